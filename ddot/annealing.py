@@ -1,0 +1,93 @@
+"""Sharpening the token distribution of a reverse step. Returns a few candidates and their chances for each slot.
+
+Input: chances (M, V) as `absorbing` gives them, [mask] holding the chance to stay masked.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ddot.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """For each slot, tokens that may be chosen and their chances (rows sum to 1). The first is [mask]: stay."""
+
+    tokens: Int[Tensor, "M k"]
+    chances: Float[Tensor, "M k"]
+
+    def draw(self, u: Float[Tensor, "M"]) -> Int[Tensor, "M"]:
+        """One token a slot, by inverting the cumulative chances at u."""
+        below = self.chances.cumsum(-1) <= u[:, None]
+        index = below.sum(-1, keepdim=True).clamp(max=self.tokens.shape[1] - 1)
+        return self.tokens.gather(1, index)[:, 0]
+
+
+@runtime_checkable
+class Annealing(Protocol):
+    def __call__(self, chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates: ...
+
+
+def greedy(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
+    """The paper's annealing: [mask] keeps its chance, the most likely other token takes all the rest."""
+    stay = chances[:, vocabulary.mask]
+    best = _without(chances, vocabulary.mask).argmax(-1)
+    return _candidates(vocabulary.mask, stay, (best, 1 - stay))
+
+
+def greedy_words(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
+    """Is there a word at all? is drawn as the model says; which word? is the most likely one.
+
+    [pad] keeps its chance, so lengths are drawn rather than collapsed onto their mode.
+    """
+    stay, pad = chances[:, vocabulary.mask], chances[:, vocabulary.pad]
+    best = _without(chances, vocabulary.mask, vocabulary.pad).argmax(-1)
+    return _candidates(
+        vocabulary.mask, stay, (torch.full_like(best, vocabulary.pad), pad), (best, (1 - stay - pad).clamp(min=0))
+    )
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """Ordinary sampling: temperature, then the smallest set of tokens with mass `top_p`. [mask] keeps its chance.
+
+    With `pad_apart` [pad] keeps its chance as well and only words are sharpened.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    pad_apart: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"temperature is {self.temperature}; it must be above 0 (use greedy annealing for 0)")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it must lie in (0, 1]")
+
+    def __call__(self, chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
+        stay = chances[:, vocabulary.mask]
+        pad = chances[:, vocabulary.pad] if self.pad_apart else torch.zeros_like(stay)
+        apart = (vocabulary.mask, vocabulary.pad) if self.pad_apart else (vocabulary.mask,)
+        words, order = _without(chances, *apart).pow(1 / self.temperature).sort(-1, descending=True)
+        words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)
+        words = words * (words.cumsum(-1) - words < self.top_p)
+        words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)
+        left = (1 - stay - pad).clamp(min=0)[:, None]
+        special = torch.tensor([vocabulary.mask, vocabulary.pad], device=order.device).expand(len(order), 2)
+        return Candidates(torch.cat([special, order], -1), torch.cat([stay[:, None], pad[:, None], words * left], -1))
+
+
+def _without(chances: Float[Tensor, "M V"], *tokens: int) -> Float[Tensor, "M V"]:
+    return chances.index_fill(1, torch.tensor(tokens, device=chances.device), 0.0)
+
+
+def _candidates(
+    mask: int, stay: Float[Tensor, "M"], *others: tuple[Int[Tensor, "M"], Float[Tensor, "M"]]
+) -> Candidates:
+    columns = [(torch.full_like(others[0][0], mask), stay), *others]
+    tokens, chances = zip(*columns, strict=True)
+    return Candidates(torch.stack(tokens, -1), torch.stack(chances, -1))

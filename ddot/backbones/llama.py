@@ -1,0 +1,99 @@
+"""A Llama-family transformer (SmolLM2 and its kin) that reads in both directions.
+
+RMSNorm, grouped-query attention, SwiGLU, tied embeddings. The projections that share an input are stored as one
+matrix: q, k, v in `attn_qkv`, gate and up in `mlp_in`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ddot.backbones.trunk import attend, rotary, rotate
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    width: int
+    blocks: int
+    heads: int
+    key_heads: int
+    inner_width: int
+    vocabulary: int
+    rotary_base: float = 100_000.0
+    norm_eps: float = 1e-5
+    causal: bool = False  # the base language model reads left to right; infilling reads both ways
+
+    @classmethod
+    def smollm2_135m(cls, vocabulary: int) -> "LlamaConfig":
+        return cls(width=576, blocks=30, heads=9, key_heads=3, inner_width=1536, vocabulary=vocabulary)
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, h: Float[Tensor, "B L d"]) -> Float[Tensor, "B L d"]:
+        f = h.float()
+        return (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(h.dtype)
+
+
+class Block(nn.Module):
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        d, inner = config.width, config.inner_width
+        self.config = config
+        self.norm1 = RMSNorm(d, config.norm_eps)
+        self.attn_qkv = nn.Linear(d, (config.heads + 2 * config.key_heads) * config.head_width, bias=False)
+        self.attn_out = nn.Linear(config.heads * config.head_width, d, bias=False)
+        self.norm2 = RMSNorm(d, config.norm_eps)
+        self.mlp_in = nn.Linear(d, 2 * inner, bias=False)
+        self.mlp_out = nn.Linear(inner, d, bias=False)
+
+    def forward(
+        self, h: Float[Tensor, "B L d"], cos: Float[Tensor, "B L half"], sin: Float[Tensor, "B L half"]
+    ) -> Float[Tensor, "B L d"]:
+        c = self.config
+        qkv = self.attn_qkv(self.norm1(h)).unflatten(-1, (-1, c.head_width))
+        q, k, v = qkv.split([c.heads, c.key_heads, c.key_heads], 2)
+        h = h + self.attn_out(attend(rotate(q, cos, sin), rotate(k, cos, sin), v, c.causal))
+        gate, up = self.mlp_in(self.norm2(h)).chunk(2, -1)
+        return h + self.mlp_out(nn.functional.silu(gate) * up)
+
+
+class Llama(nn.Module):
+    """embed → blocks → norm; logits against the embedding matrix. σ is not used: the denoiser adds the time."""
+
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.config = config
+        self.width = config.width
+        self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        self.norm = RMSNorm(config.width, config.norm_eps)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                # Depth-scaled output projections, as usual for pre-norm transformers.
+                residual = name.endswith(("attn_out.weight", "mlp_out.weight"))
+                nn.init.normal_(parameter, std=0.02 / ((2 * config.blocks) ** 0.5 if residual else 1))
+
+    def embed(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
+        return self.embed_tokens(x)
+
+    def hidden(
+        self, h: Float[Tensor, "B L d"], positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"]
+    ) -> Float[Tensor, "B L d"]:
+        cos, sin = rotary(positions, self.config.head_width, self.config.rotary_base)
+        for block in self.blocks:
+            h = block(h, cos, sin)
+        return self.norm(h)
+
+    def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
+        return nn.functional.linear(hidden, self.embed_tokens.weight)

@@ -1,0 +1,127 @@
+"""The network: any trunk, plus what DDOT adds. All additions start at zero, so step 0 reproduces the trunk.
+
+Added: an embedding of what is told of a slot (prompt or not, gap hints), of told gap lengths, of the time, of the
+distance to the prompt tokens on either side; a linear head for the velocity and one for the length of gaps.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ddot import rooms
+from ddot.absorbing import CleanToken, Parametrisation, ScoreEntropy
+from ddot.backbones.dit import DiT, DiTConfig
+from ddot.backbones.llama import Llama, LlamaConfig
+from ddot.backbones.trunk import Trunk
+from ddot.noise import LogLinear
+from ddot.records import KINDS, OPEN, Prediction, State
+from ddot.tokens import Vocabulary
+
+_FAR = 16.0  # tokens; beyond this a neighbouring prompt token is as good as none
+_WAVES = 8
+_SMALLEST_T = 1e-3
+
+
+@dataclass(frozen=True)
+class DenoiserConfig:
+    """Everything needed to rebuild the network. Stored as config.json."""
+
+    trunk: DiTConfig | LlamaConfig
+    vocabulary: Vocabulary
+    score: ScoreEntropy | CleanToken
+    # Rotary units of a position of 1. None: L/2, so that clean neighbours are about 1 apart at any L. Paper: 512.
+    position_scale: float | None = None
+    # The head gives the way left to the clean position, in rotary units, and the velocity is that over t: an error made
+    # early is corrected later. Off: the head gives the velocity itself (paper).
+    predict_clean: bool = False
+    time: bool = False  # a time embedding; for trunks that are not conditioned on σ themselves
+    surroundings: bool = False  # distances to the prompt tokens on either side
+    rooms: bool = False  # gap lengths: an embedding of told ones, a head for untold ones
+
+
+class Denoiser(nn.Module):
+    """State → Prediction."""
+
+    def __init__(self, config: DenoiserConfig):
+        super().__init__()
+        self.config = config
+        self.noise = LogLinear()
+        self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
+        d = config.trunk.width
+        self.kind = nn.Embedding(KINDS, d)
+        self.velocity = nn.Linear(d, 1)
+        self.time = nn.Sequential(nn.Linear(2 * _WAVES, d), nn.SiLU(), nn.Linear(d, d)) if config.time else None
+        self.around = (
+            nn.Sequential(nn.Linear(4 * _WAVES, d), nn.SiLU(), nn.Linear(d, d)) if config.surroundings else None
+        )
+        self.room = nn.Embedding(rooms.CLASSES, d) if config.rooms else None
+        self.room_head = nn.Linear(d, rooms.CLASSES) if config.rooms else None
+        for last in (self.kind, self.velocity, self.time, self.around, self.room, self.room_head):
+            for parameter in (last[-1] if isinstance(last, nn.Sequential) else last or nn.Identity()).parameters():
+                nn.init.zeros_(parameter)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.config.vocabulary
+
+    @property
+    def score(self) -> Parametrisation:
+        return self.config.score
+
+    def scale(self, L: int) -> float:
+        """Rotary units of a position of 1 among L slots."""
+        return L / 2 if self.config.position_scale is None else self.config.position_scale
+
+    def read(self, state: State) -> tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]:
+        """(hidden vectors, velocity) of every slot."""
+        units = state.z * self.scale(state.z.shape[1])
+        h = self.trunk.embed(state.x) + self.kind(state.kind)
+        if self.time is not None:
+            h = h + self.time(waves(state.t, 2 * torch.pi))[:, None]
+        if self.around is not None:
+            h = h + self.around(surroundings(units, state.kind != OPEN))
+        if self.room is not None:
+            told = state.room >= 0
+            h = h + self.room(rooms.room_class(state.room.clamp(min=0))) * told[..., None]
+        if torch.is_autocast_enabled(h.device.type):
+            h = h.to(torch.get_autocast_dtype(h.device.type))
+        h = self.trunk.hidden(h, units, self.noise.sigma(state.t))
+        velocity = (h.float() @ self.velocity.weight[0]) + self.velocity.bias
+        if self.config.predict_clean:
+            velocity = velocity / (self.scale(state.z.shape[1]) * state.t.clamp(min=_SMALLEST_T)[:, None])
+        return h, velocity
+
+    def forward(self, state: State, at: Bool[Tensor, "B L"] | None = None) -> Prediction:
+        """Scores at the slots in `at` (default: those masked now), velocity everywhere."""
+        at = state.x == self.vocabulary.mask if at is None else at
+        h, velocity = self.read(state)
+        sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
+        log_score = self.score.log_score(self.trunk.logits(h[at]), sigma, self.vocabulary.mask)
+        room = None if self.room_head is None else self.room_head(h).float()
+        return Prediction(at=at, log_score=log_score, velocity=velocity, room=room)
+
+
+def _mlp(features: int, width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(features, width), nn.SiLU(), nn.Linear(width, width))
+
+
+def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
+    """Sines and cosines of `value` at 8 angular frequencies, from `top` down by halves."""
+    frequencies = top * 0.5 ** torch.arange(_WAVES, dtype=torch.float32, device=value.device)
+    angles = value.float()[..., None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def surroundings(units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Float[Tensor, "B L features"]:
+    """Distance to the nearest prompt token on the left and on the right of each slot, as waves.
+
+    Rotary attention resolves small differences of position poorly, and whether a slot lies before or after a prompt
+    token is what decides the order of the text. Moves with the slots and does not change when all shift alike.
+    """
+    offset = units[:, None, :] - units[:, :, None]  # [b, i, j]: how far j lies right of i
+    other = is_prompt[:, None, :] & ~torch.eye(units.shape[1], dtype=torch.bool, device=units.device)
+    left = torch.where(other & (offset <= 0), -offset, _FAR).amin(-1).clamp(max=_FAR)
+    right = torch.where(other & (offset >= 0), offset, _FAR).amin(-1).clamp(max=_FAR)
+    return torch.cat([waves(left, torch.pi), waves(right, torch.pi)], -1)

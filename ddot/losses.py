@@ -1,0 +1,129 @@
+"""What a network is trained with: eq. token-loss, Lpos, total-loss. Knows no method and no trunk.
+
+Every loss is a mean over all B·L slots (the paper sums over slots; the common factor is the learning rate's), so that
+a batch split over processes averages to the same number.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ddot import rooms
+from ddot.absorbing import corrupt
+from ddot.denoiser import Denoiser
+from ddot.noise import LogLinear
+from ddot.positions import interpolate
+from ddot.records import PAD, PROMPT, Slots, State
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Scalars. `total` is what is minimised; `nats` is the token loss a masked slot, for the log."""
+
+    total: Float[Tensor, ""]
+    token: Float[Tensor, ""]
+    position: Float[Tensor, ""]
+    room: Float[Tensor, ""]
+    nats: Float[Tensor, ""]
+
+
+# Weight of the position loss at time t among L slots.
+PositionWeight = Callable[[Float[Tensor, "B"], int], Float[Tensor, "B"]]
+
+
+def equal_weight(t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
+    """The paper's: squared error of the velocity, all times alike."""
+    return torch.ones_like(t)
+
+
+@dataclass(frozen=True)
+class TokenUnitWeight:
+    """Squared error in token units: of the velocity where t is large, of the clean position where t ≪ `knee`."""
+
+    knee: float = 0.3
+
+    def __call__(self, t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
+        return (L / 2) ** 2 * t**2 / (t**2 + self.knee**2)
+
+
+def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:
+    """The slots at time t: tokens masked, positions on their straight paths (Algorithm 1, lines 4 and 5)."""
+    return State(
+        x=corrupt(slots.x_0, slots.u, noise.masked_share(slots.t), slots.kind == PROMPT, mask),
+        z=interpolate(slots.z_0, slots.z_T, slots.t),
+        kind=slots.told,
+        room=slots.room,
+        t=slots.t,
+    )
+
+
+def position_loss(
+    velocity: Float[Tensor, "B L"],
+    z_0: Float[Tensor, "B L"],
+    z_T: Float[Tensor, "B L"],
+    weight: Float[Tensor, "B"],
+) -> Float[Tensor, ""]:
+    """Squared distance of the velocity from z_0 − z_T over all L slots (eq. Lpos)."""
+    return ((velocity - (z_0 - z_T)).square() * weight[:, None]).mean()
+
+
+def total_loss(
+    token: Float[Tensor, ""], position: Float[Tensor, ""], weight: float | Float[Tensor, ""]
+) -> Float[Tensor, ""]:
+    """L_tok + λ L_pos (eq. total-loss)."""
+    return token + weight * position
+
+
+def denoising_losses(
+    model: Denoiser,
+    slots: Slots,
+    position_factor: float | Float[Tensor, ""],
+    position_weight: PositionWeight = equal_weight,
+    room_factor: float = 0.0,
+) -> Losses:
+    """One noisy look at each row of the batch (Algorithm 1, lines 4 to 8). `position_factor` is λ."""
+    mask, noise = model.vocabulary.mask, model.noise
+    state = corrupted(slots, noise, mask)
+    at = (state.x == mask).flatten().nonzero()[:, 0]
+    h, velocity = model.read(state)
+
+    t = slots.t[:, None].expand_as(slots.u).flatten()[at]
+    logits = model.trunk.logits(h.flatten(0, 1)[at])
+    per_slot = model.score.loss(logits, slots.x_0.flatten()[at], noise.sigma(t), noise.dsigma(t), mask)
+    token = per_slot.sum() / slots.u.numel()
+
+    position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
+    room = torch.zeros_like(token)
+    if room_factor > 0:
+        room = room_loss(model, h, slots)
+    return Losses(
+        total=total_loss(token, position, position_factor) + room_factor * room,
+        token=token.detach(),
+        position=position.detach(),
+        room=room.detach(),
+        nats=per_slot.detach().mean() if len(at) else torch.zeros_like(token),
+    )
+
+
+def room_loss(model: Denoiser, h: Float[Tensor, "B L d"], slots: Slots) -> Float[Tensor, ""]:
+    """Cross entropy of the length of the gap after each prompt token, where it was not told."""
+    if model.room_head is None:
+        raise ValueError("this network has no length head; set rooms=True in its config or room_factor=0")
+    asked = (slots.kind == PROMPT) & (slots.room < 0)
+    logits = model.room_head(h[asked]).float()
+    true = rooms.room_class(gaps_after(slots)[asked])
+    return torch.nn.functional.cross_entropy(logits, true, reduction="sum") / slots.u.numel()
+
+
+def gaps_after(slots: Slots) -> Int[Tensor, "B L"]:
+    """How many response slots lie between each prompt slot and the next prompt slot (slots are in text order)."""
+    L = slots.kind.shape[1]
+    real = (slots.kind != PAD).sum(-1, keepdim=True)
+    index = torch.arange(L, device=slots.kind.device).expand_as(slots.kind)
+    # The next prompt slot after i, by a running minimum from the right; the end of the text where there is none.
+    later = torch.where(slots.kind == PROMPT, index, L).flip(1).cummin(1).values.flip(1)
+    after = torch.cat([later[:, 1:], later.new_full((len(later), 1), L)], 1)
+    return torch.minimum(after, real) - index - 1

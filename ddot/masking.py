@@ -1,0 +1,163 @@
+"""Which tokens of a text are given (the prompt), and what is told of the gaps between them.
+
+A mask is an object called with (weight, rng) that returns a bool for each unit, True = given; `weight` has a number a
+unit, which only `Keywords` heeds. Units are tokens, or words through `by_word`. Knows nothing about token ids.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ddot.chance import Weighted
+from ddot.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, UNKNOWN
+
+
+@runtime_checkable
+class Mask(Protocol):
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]: ...
+
+
+@dataclass(frozen=True)
+class Keywords:
+    """Between `low` and `high` units are given, drawn without replacement, in proportion to `weight`."""
+
+    low: int = 1
+    high: int = 6
+
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        given = np.zeros(len(weight), bool)
+        # The `count` least of Exp(1)/weight are a weighted draw without replacement.
+        count = int(rng.integers(self.low, self.high + 1))
+        given[np.argsort(rng.exponential(size=len(weight)) / np.maximum(weight, 1e-12))[:count]] = True
+        return given
+
+
+@dataclass(frozen=True)
+class Block:
+    """One span of 0 … `longest` units is missing. The paper: 32 for sentences (L/2)."""
+
+    longest: int
+
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        n = len(weight)
+        missing = int(rng.integers(0, min(n, self.longest) + 1))
+        start = int(rng.integers(0, n - missing + 1))
+        given = np.ones(n, bool)
+        given[start : start + missing] = False
+        return given
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Between `low` and `high` spans are missing; together they take up to `share` of the text."""
+
+    low: int = 2
+    high: int = 4
+    share: float = 0.7
+
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        n, count = len(weight), int(rng.integers(self.low, self.high + 1))
+        missing = int(rng.integers(0, int(self.share * n) + 1))
+        # 2·count + 1 stretches: given and missing in turn, each side cut at random points.
+        lost = np.diff(np.sort(rng.integers(0, missing + 1, count - 1)), prepend=0, append=missing)
+        kept = np.diff(np.sort(rng.integers(0, n - missing + 1, count)), prepend=0, append=n - missing)
+        given = np.ones(n, bool)
+        start = 0
+        for before, length in zip(kept[:-1], lost, strict=True):
+            start += before
+            given[start : start + length] = False
+            start += length
+        return given
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Every unit is given with the same chance, itself drawn from [low, high]."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        return rng.random(len(weight)) < rng.uniform(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Nothing is given."""
+
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        return np.zeros(len(weight), bool)
+
+
+class Mix:
+    """One of several masks, chosen with the given weights."""
+
+    def __init__(self, *weighted: tuple[float, Mask]):
+        self.masks = Weighted(*weighted)
+
+    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        return self.masks.pick(rng.random())(weight, rng)
+
+
+def by_word(
+    mask: Mask, words: Int[np.ndarray, "n"], weight: Float[np.ndarray, "n"], rng: np.random.Generator
+) -> Bool[np.ndarray, "n"]:
+    """`mask` over whole words: `words` is the word index of each token; a word weighs what its heaviest token does."""
+    if len(words) == 0:
+        return np.zeros(0, bool)
+    heaviest = np.zeros(words[-1] + 1)
+    np.maximum.at(heaviest, words, weight)
+    return mask(heaviest, rng)[words]
+
+
+def open_gaps(is_prompt: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "gaps"]:
+    """For each of n + 1 gaps (before token i; after the last): is it beside a missing token?"""
+    missing = np.concatenate([[False], ~is_prompt, [False]])
+    return missing[:-1] | missing[1:]
+
+
+def gap_hints(is_prompt: Bool[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"]) -> Int[np.ndarray, "n"]:
+    """Hints of a located text: GLUED, BEFORE, AFTER or BOTH at prompt tokens, UNKNOWN elsewhere."""
+    code = np.array([[GLUED, AFTER], [BEFORE, BOTH]])[is_open[:-1].astype(int), is_open[1:].astype(int)]
+    return np.where(is_prompt, code, UNKNOWN)
+
+
+def missing_after(is_prompt: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    """How many tokens are missing between each prompt token and the next; ANY_ROOM at the missing ones."""
+    given = np.flatnonzero(is_prompt)
+    room = np.full(len(is_prompt), ANY_ROOM)
+    room[given] = np.diff(given, append=len(is_prompt)) - 1
+    return room
+
+
+@dataclass(frozen=True)
+class Telling:
+    """How much the network is told of the gaps, drawn anew for each text.
+
+    `located`: share of texts whose gaps are told (the others are the paper's free task). `decoys`: chance that a
+    closed gap is called open, so that an open gap may be empty. `rooms`: share of located texts whose gap lengths are
+    told as well, all of them; another `some_rooms` has each length told with chance one half.
+    """
+
+    located: float = 0.5
+    decoys: float = 0.02
+    rooms: float = 0.0
+    some_rooms: float = 0.0
+
+    def __call__(
+        self, is_prompt: Bool[np.ndarray, "n"], rng: np.random.Generator
+    ) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+        """(hint, room) for each token."""
+        unknown = np.full(len(is_prompt), UNKNOWN), np.full(len(is_prompt), ANY_ROOM)
+        located, told = rng.random(2)
+        if located >= self.located:
+            return unknown
+        is_open = open_gaps(is_prompt)
+        is_open |= rng.random(len(is_open)) < self.decoys
+        room = unknown[1]
+        if told < self.rooms + self.some_rooms:
+            share = 1.0 if told < self.rooms else 0.5
+            room = np.where(rng.random(len(room)) < share, missing_after(is_prompt), ANY_ROOM)
+        return gap_hints(is_prompt, is_open), room

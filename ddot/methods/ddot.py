@@ -1,0 +1,81 @@
+"""DDOT: tokens and positions denoised together, coupled by optimal transport inside each sequence.
+
+DDOT-U is `DDOT(terminal=grid_terminal)`, DDOT-R `DDOT(terminal=random_terminal)`, the ablation without optimal
+transport `DDOT(couple=couple_independently)`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int, UInt64
+
+from ddot.chance import fold
+from ddot.coupling import Coupling, couple
+from ddot.denoiser import Denoiser
+from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
+from ddot.methods.method import Table
+from ddot.positions import Terminal, grid_terminal
+from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
+from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, keep_prompt_order, read_out, reverse, time_grid
+from ddot.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class DDOT:
+    vocabulary: Vocabulary
+    terminal: Terminal = grid_terminal
+    couple: Coupling = couple
+    position_weight: PositionWeight = equal_weight
+    room_factor: float = 0.0
+    reveal: Reveal = field(default_factory=Leap)
+    projections: tuple[Projection, ...] = (keep_prompt_order,)
+
+    def prepare(
+        self, examples: Sequence[Example], L: int, t: Float32[np.ndarray, "B"], keys: UInt64[np.ndarray, "B"]
+    ) -> Slots:
+        """Algorithm 1, lines 2 and 3: terminal positions and couplings."""
+        table = Table(examples, L, self.vocabulary)
+        z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
+        z_0, z_T = self.couple(table.is_prompt, table.n_real, fold(keys, 0xC0), z_T)
+        return table.slots(z_0, z_T, t, keys)
+
+    def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
+        """Algorithm 1, lines 4 to 8."""
+        return denoising_losses(model, slots, position_factor, self.position_weight, self.room_factor)
+
+    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"]) -> State:
+        """The state at t = 1: prompt tokens and [mask]s at the terminal positions. Only prompt tokens are read."""
+        given = [_only_prompt(example) for example in prompts]
+        table = Table(given, L, self.vocabulary)
+        z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
+        return State(
+            x=torch.from_numpy(np.where(table.is_prompt, table.x_0, self.vocabulary.mask)),
+            z=torch.from_numpy(z_T),
+            kind=torch.from_numpy(np.where(table.is_prompt, 1 + table.hint, OPEN)),
+            room=torch.from_numpy(table.room),
+            t=torch.ones(len(prompts)),
+        )
+
+    def sample(
+        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
+    ) -> Iterator[State]:
+        """The reverse process from t = 1 to 0 in `steps` steps."""
+        start = to_device(self.start(prompts, L, keys), next(model.parameters()).device)
+        projections = (clamp_prompt(start), *self.projections)
+        return reverse(model, start, time_grid(steps), self.vocabulary, keys, self.reveal, projections)
+
+    def texts(self, state: State) -> list[Int[np.ndarray, "n"]]:
+        """The tokens of each row in reading order."""
+        return read_out(state, self.vocabulary)
+
+
+def _only_prompt(example: Example) -> Example:
+    keep = example.is_prompt
+    return Example(
+        tokens=example.tokens[keep],
+        is_prompt=keep[keep],
+        hint=None if example.hint is None else example.hint[keep],
+        room=np.full(int(keep.sum()), ANY_ROOM) if example.room is None else example.room[keep],
+    )

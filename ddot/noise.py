@@ -1,0 +1,26 @@
+"""The noise schedule of the token process. Knows nothing about tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LogLinear:
+    """σ(t) = −log(1 − (1−ε)t): the masked share 1 − e^{−σ} is (1−ε)t."""
+
+    eps: float = 1e-3
+
+    def sigma(self, t: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Total noise σ(t), the integral of `dsigma` from 0 to t."""
+        return -torch.log1p(-(1 - self.eps) * t)
+
+    def dsigma(self, t: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Noise rate dσ/dt."""
+        return (1 - self.eps) / (1 - (1 - self.eps) * t)
+
+    def masked_share(self, t: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Chance that a token is masked at time t: 1 − e^{−σ(t)}."""
+        return (1 - self.eps) * t

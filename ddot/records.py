@@ -1,0 +1,87 @@
+"""The records that travel between modules. They hold data and know no method, no network and no file."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+# What a slot is (Slots.kind). The network is never told RESPONSE from PAD.
+PROMPT, RESPONSE, PAD = 0, 1, 2
+
+# What is known of the gaps beside a prompt token (Example.hint, Slots.hint).
+UNKNOWN, GLUED, BEFORE, AFTER, BOTH = 0, 1, 2, 3, 4
+HINTS = 5
+
+# What the network is told of a slot (State.kind): OPEN, or 1 + the hint of a prompt token.
+OPEN = 0
+KINDS = 1 + HINTS
+
+# State.room of a slot for which no gap length is given.
+ANY_ROOM = -1
+
+
+@dataclass(frozen=True)
+class Example:
+    """One text: token ids in order, which of them are given, and what is known of the gaps between those."""
+
+    tokens: Int[np.ndarray, "n"]
+    is_prompt: Bool[np.ndarray, "n"]
+    hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN everywhere when None
+    room: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token; ANY_ROOM when not told
+
+
+@dataclass(frozen=True)
+class Slots:
+    """A batch ready to be corrupted: clean ends, noisy ends, and every random number that corruption needs."""
+
+    x_0: Int[Tensor, "B L"]
+    z_0: Float[Tensor, "B L"]
+    z_T: Float[Tensor, "B L"]
+    kind: Int[Tensor, "B L"]  # PROMPT, RESPONSE, PAD
+    hint: Int[Tensor, "B L"]  # of prompt slots; UNKNOWN elsewhere
+    room: Int[Tensor, "B L"]  # given gap length after a prompt slot; ANY_ROOM elsewhere
+    t: Float[Tensor, "B"]
+    u: Float[Tensor, "B L"]  # a slot is masked when u < masked share at t
+
+    @property
+    def told(self) -> Int[Tensor, "B L"]:
+        """What the network is told of each slot: OPEN, or 1 + hint."""
+        return torch.where(self.kind == PROMPT, 1 + self.hint, OPEN)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the network sees at time t, and what the reverse process moves."""
+
+    x: Int[Tensor, "B L"]
+    z: Float[Tensor, "B L"]
+    kind: Int[Tensor, "B L"]  # OPEN, or 1 + hint
+    room: Int[Tensor, "B L"]
+    t: Float[Tensor, "B"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the network says of a State. `log_score` has a row for each slot in `at`, in row-major order."""
+
+    at: Bool[Tensor, "B L"]
+    log_score: Float[Tensor, "M V"]
+    velocity: Float[Tensor, "B L"]
+    room: Float[Tensor, "B L R"] | None = None  # logits of the length of the gap after each slot
+
+
+R = TypeVar("R", Slots, State)
+
+
+def to_device(record: R, device: torch.device | str) -> R:
+    """The same record with its tensors on `device`."""
+    return type(record)(
+        **{
+            field.name: getattr(record, field.name).to(device, non_blocking=True)
+            for field in dataclasses.fields(record)
+        }
+    )

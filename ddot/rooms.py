@@ -1,0 +1,21 @@
+"""Lengths of gaps as classes: exact while small, coarser when large. What the length head predicts and hints carry."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+# Lower bound of each class: 0 … 15, then steps of 2, 4, 8, and one last open class.
+LOWEST = (*range(16), *range(16, 32, 2), *range(32, 64, 4), *range(64, 129, 8))
+CLASSES = len(LOWEST)
+
+
+def room_class(room: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+    """The class of each length ≥ 0."""
+    return torch.bucketize(room, torch.tensor(LOWEST[1:], device=room.device), right=True)
+
+
+def class_lengths(device: torch.device | str = "cpu") -> Float[Tensor, "classes"]:
+    """The middle length of each class."""
+    lowest = torch.tensor(LOWEST, dtype=torch.float32, device=device)
+    width = torch.diff(lowest, append=lowest[-1:] + 8)
+    return lowest + (width - 1) / 2

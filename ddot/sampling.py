@@ -1,0 +1,158 @@
+"""The reverse process: a generator of States, one for each step. Knows no method, no text and no file.
+
+A step is pure. Variants are objects that are passed in: how tokens are revealed, which projections keep what must hold.
+Every random number comes from the row's own key, so a row gives the same result in any batch.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, UInt64
+from torch import Tensor
+
+from ddot import absorbing
+from ddot.annealing import Annealing, greedy
+from ddot.chance import fold, uniform
+from ddot.noise import LogLinear
+from ddot.records import OPEN, Prediction, State
+from ddot.tokens import Vocabulary
+
+Model = Callable[[State], Prediction]
+Projection = Callable[[State], State]
+
+
+@runtime_checkable
+class Reveal(Protocol):
+    """Decides the tokens of masked slots on the way from state.t to s. u has a uniform number for each slot."""
+
+    def __call__(
+        self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
+    ) -> Int[Tensor, "B L"]: ...
+
+
+def time_grid(steps: int) -> list[float]:
+    """1 = t_0 > … > t_K = 0, evenly spaced."""
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; at least 1 is needed")
+    return [1 - k / steps for k in range(steps)] + [0.0]
+
+
+class Leap:
+    """The paper's: every masked slot decides for itself, at the rate of the reverse process (a τ-leap).
+
+    `exact` takes the analytic step, otherwise Euler's. The last step, to t = 0, leaves nothing masked.
+    """
+
+    def __init__(self, anneal: Annealing = greedy, exact: bool = True, noise: LogLinear | None = None):
+        self.anneal = anneal
+        self.exact = exact
+        self.noise = noise or LogLinear()
+
+    def __call__(
+        self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
+    ) -> Int[Tensor, "B L"]:
+        t = state.t[:, None].expand_as(u)[prediction.at]
+        if s <= 0:
+            chances = absorbing.final(prediction.log_score, vocabulary.mask)
+        elif self.exact:
+            sigma, sigma_next = self.noise.sigma(t), self.noise.sigma(torch.full_like(t, s))
+            chances = absorbing.analytic(prediction.log_score, sigma, sigma_next, vocabulary.mask)
+        else:
+            chances = absorbing.euler(prediction.log_score, self.noise.dsigma(t), t - s, vocabulary.mask)
+        return _put(state.x, prediction.at, self.anneal(chances, vocabulary).draw(u[prediction.at]))
+
+
+class MostCertainFirst:
+    """As many slots as the schedule asks for are revealed, those the model is surest of first.
+
+    Neighbouring slots that decide at once, each for itself, double words; deciding the sure ones first lets the others
+    see them. `anneal` draws the token; how sure the model is of it orders the slots.
+    """
+
+    def __init__(self, anneal: Annealing = greedy):
+        self.anneal = anneal
+
+    def __call__(
+        self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
+    ) -> Int[Tensor, "B L"]:
+        chances = absorbing.final(prediction.log_score, vocabulary.mask)
+        tokens = self.anneal(chances, vocabulary).draw(u[prediction.at])
+        certainty = torch.full_like(u, -1.0)
+        certainty[prediction.at] = chances.gather(1, tokens[:, None])[:, 0]
+        open_slots = (state.kind == OPEN).sum(-1)
+        stay = torch.ceil(open_slots * s - 1e-6).clamp(max=prediction.at.sum(-1).float())
+        reveal = prediction.at.sum(-1) - stay
+        rank = certainty.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1, stable=True)
+        drawn = _put(state.x, prediction.at, tokens)
+        return torch.where(rank < reveal[:, None], drawn, state.x)
+
+
+def reverse(
+    model: Model,
+    state: State,
+    times: Sequence[float],
+    vocabulary: Vocabulary,
+    keys: UInt64[np.ndarray, "B"],
+    reveal: Reveal | None = None,
+    projections: Sequence[Projection] = (),
+) -> Iterator[State]:
+    """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step, projections applied."""
+    reveal = reveal or Leap()
+    yield state
+    for step, (t, s) in enumerate(pairwise(times)):
+        u = torch.from_numpy(uniform(fold(keys, step), state.x.shape[1])).to(state.z.device)
+        prediction = model(state)
+        state = dataclasses.replace(
+            state,
+            x=reveal(state, prediction, s, u, vocabulary),
+            z=state.z + (t - s) * prediction.velocity,
+            t=torch.full_like(state.t, s),
+        )
+        for project in projections:
+            state = project(state)
+        yield state
+
+
+def clamp_prompt(start: State) -> Projection:
+    """Prompt slots hold the tokens they started with."""
+    is_prompt = start.kind != OPEN
+    return lambda state: dataclasses.replace(state, x=torch.where(is_prompt, start.x, state.x))
+
+
+def keep_prompt_order(state: State) -> State:
+    """Prompt slots are in text order: their positions are sorted over their slots."""
+    return dataclasses.replace(state, z=sort_within(state.z, state.kind != OPEN))
+
+
+def keep_word_order(vocabulary: Vocabulary) -> Projection:
+    """Open slots that hold a word keep the order they started in, as the coupling's paths do."""
+
+    def project(state: State) -> State:
+        words = (state.kind == OPEN) & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
+        return dataclasses.replace(state, z=sort_within(state.z, words))
+
+    return project
+
+
+def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"]) -> Float[Tensor, "B L"]:
+    """z with the values of member slots ascending over those slots; other slots unchanged."""
+    ascending = torch.where(member, z, torch.inf).sort(-1).values
+    slots = (~member).int().argsort(dim=-1, stable=True)  # member slots first, in slot order
+    return torch.where(member, torch.zeros_like(z).scatter(1, slots, ascending), z)
+
+
+def read_out(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
+    """The texts: tokens by ascending position (ties by slot), without [pad] and [mask]."""
+    order = state.z.argsort(dim=-1, stable=True)
+    rows = state.x.gather(1, order).cpu().numpy()
+    return [row[(row != vocabulary.pad) & (row != vocabulary.mask)] for row in rows]
+
+
+def _put(x: Int[Tensor, "B L"], at: Bool[Tensor, "B L"], tokens: Int[Tensor, "M"]) -> Int[Tensor, "B L"]:
+    x = x.clone()
+    x[at] = tokens
+    return x

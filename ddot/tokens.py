@@ -1,0 +1,118 @@
+"""Token ids: the special rows of a vocabulary, and text ↔ ids through a `tokenizer.json`.
+
+Knows nothing about prompts, positions or networks.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int
+from tokenizers import Tokenizer as Encoder
+from tokenizers import decoders, models, pre_tokenizers
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The rows of a vocabulary: `base` ordinary tokens, then [mask], [pad] and [sep].
+
+    [mask] comes first after the ordinary ones, where the public SEDD checkpoints have it.
+    """
+
+    base: int
+
+    @property
+    def mask(self) -> int:
+        return self.base
+
+    @property
+    def pad(self) -> int:
+        return self.base + 1
+
+    @property
+    def sep(self) -> int:
+        return self.base + 2
+
+    @property
+    def size(self) -> int:
+        return self.base + 3
+
+    def check(self, tokens: Int[np.ndarray, "n"]) -> None:
+        """Refuse ids that are no ordinary token or [sep]: a clean text holds no [mask] and no [pad]."""
+        wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))
+        if wrong.any():
+            raise ValueError(
+                f"token id {int(tokens[wrong][0])} is out of range: a text holds ids 0 … {self.base - 1} "
+                f"(and {self.sep} for [sep]); encode it with the tokenizer of this model"
+            )
+
+
+class Tokenizer:
+    """Text ↔ ids. Wraps a `tokenizers` encoder; adds the special rows without making them reachable from text."""
+
+    def __init__(self, encoder: Encoder):
+        self.encoder = encoder
+        # "<|endoftext|>" typed by a user is text like any other.
+        self.encoder.encode_special_tokens = True
+        self.vocabulary = Vocabulary(encoder.get_vocab_size(with_added_tokens=True))
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Tokenizer":
+        """The tokenizer in a `tokenizer.json`, or in the folder that holds one."""
+        path = Path(path)
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.is_file():
+            raise FileNotFoundError(f"no tokenizer at {file}; give a tokenizer.json or a folder that holds one")
+        try:
+            return cls(Encoder.from_file(str(file)))
+        except Exception as error:  # the library raises plain Exception
+            raise ValueError(f"{file} is not a tokenizer.json: {error}") from None
+
+    @classmethod
+    def from_bpe(cls, vocab: Path | str, merges: Path | str) -> "Tokenizer":
+        """A byte-level BPE from GPT-2's two files (`vocab.json`, `merges.txt`)."""
+        return cls(byte_level(models.BPE.from_file(str(vocab), str(merges))))
+
+    def save(self, path: Path | str) -> None:
+        self.encoder.save(str(path))
+
+    def encode(self, text: str) -> Int[np.ndarray, "n"]:
+        return np.array(self.encoder.encode(text, add_special_tokens=False).ids, np.int64)
+
+    def encode_batch(self, texts: list[str]) -> list[Int[np.ndarray, "n"]]:
+        encodings = self.encoder.encode_batch(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, np.int64) for encoding in encodings]
+
+    def decode(self, tokens: Int[np.ndarray, "n"] | list[int]) -> str:
+        """The text of ordinary tokens; special rows are left out."""
+        ordinary = [int(token) for token in tokens if token < self.vocabulary.base]
+        return self.encoder.decode(ordinary, skip_special_tokens=False)
+
+    @cached_property
+    def edge(self) -> int:
+        """The id that stands at both ends of a text: the base model's own end-of-text token, or [sep]."""
+        found = self.encoder.token_to_id("<|endoftext|>")
+        return self.vocabulary.sep if found is None else found
+
+    @cached_property
+    def starts_word(self) -> Bool[np.ndarray, "V"]:
+        """For each row of the vocabulary: does the token begin with white space (or stand for a special row)?"""
+        rows = np.ones(self.vocabulary.size, bool)
+        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
+            rows[token] = text[:1] in ("Ġ", "▁", "Ċ", "ĉ", " ", "\n", "\t")
+        return rows
+
+    def words(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        """The index of the word each token belongs to: 0, 0, 1, 2, 2, …"""
+        starts = self.starts_word[tokens].copy()
+        starts[:1] = False
+        return np.cumsum(starts)
+
+
+def byte_level(model: models.BPE) -> Encoder:
+    """An encoder that splits and joins text as GPT-2 does, around the given merges."""
+    encoder = Encoder(model)
+    encoder.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    encoder.decoder = decoders.ByteLevel()
+    return encoder

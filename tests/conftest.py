@@ -1,0 +1,18 @@
+"""Settings of the whole test run, and small real parts that several tests use."""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None, derandomize=True)
+settings.load_profile("house")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)

@@ -1,0 +1,43 @@
+"""Imports point one way, nothing is a drawer, and modules stay readable."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "ddot"
+# A module may import from its own tier and from those before it.
+TIERS = [
+    "kernel chance records tokens noise rooms",
+    "positions coupling absorbing annealing masking corpora template",
+    "backbones",
+    "denoiser",
+    "losses sampling",
+    "methods",
+    "train evaluate checkpoint convert infill loader optimisers",
+    "recipes tables plots serve cli bench metrics",
+]
+TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
+
+
+def first_part(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_one_way(path):
+    mine = TIER[first_part(path)]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ddot"):
+            parts = node.module.split(".")
+            names = [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+            for name in names:
+                if name in TIER:
+                    assert TIER[name] <= mine, f"{path.name} imports {name}, which stands above it"
+
+
+def test_no_drawers_and_no_overlong_modules():
+    for path in MODULES:
+        assert path.stem not in ("utils", "common", "helpers", "misc")
+        assert len(path.read_text().splitlines()) <= 350, f"{path} wants splitting or deleting"

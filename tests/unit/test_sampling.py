@@ -1,0 +1,219 @@
+"""The reverse process against exact toy languages and the paper's definitions."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddot.annealing import Tempered, greedy, greedy_words
+from ddot.chance import row_keys
+from ddot.coupling import couple
+from ddot.noise import LogLinear
+from ddot.positions import grid_terminal, random_terminal
+from ddot.records import OPEN, Prediction, State
+from ddot.sampling import (
+    Leap,
+    MostCertainFirst,
+    clamp_prompt,
+    keep_prompt_order,
+    keep_word_order,
+    read_out,
+    reverse,
+    sort_within,
+    time_grid,
+)
+from ddot.tokens import Vocabulary
+
+V = Vocabulary(3)  # a, b, c, [mask], [pad], [sep]
+
+
+def everything(chances, vocabulary):
+    """No sharpening at all."""
+    from ddot.annealing import Candidates
+
+    others = [i for i in range(vocabulary.size) if i != vocabulary.mask]
+    order = torch.tensor([vocabulary.mask, *others]).expand(len(chances), vocabulary.size)
+    return Candidates(order, chances.gather(1, order))
+
+
+def all_masked(B, L):
+    return State(
+        x=torch.full((B, L), V.mask),
+        z=torch.linspace(-1, 1, L).expand(B, L).clone(),
+        kind=torch.full((B, L), OPEN),
+        room=torch.full((B, L), -1),
+        t=torch.ones(B),
+    )
+
+
+class ExactModel:
+    """The true score of a language given as a table of texts (tokens and pads) and their chances."""
+
+    def __init__(self, language):
+        self.texts = torch.tensor(list(language))
+        self.chances = torch.tensor(list(language.values()))
+        self.noise = LogLinear()
+
+    def __call__(self, state):
+        at = state.x == V.mask
+        fits = ((state.x[:, None] == self.texts) | at[:, None]).all(-1)  # (B, texts)
+        posterior = fits * self.chances
+        posterior = posterior / posterior.sum(-1, keepdim=True)
+        marginal = torch.einsum("bn,nlv->blv", posterior, torch.nn.functional.one_hot(self.texts, V.size).float())
+        sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
+        log_score = torch.log(marginal[at].clamp(min=1e-30)) - torch.log(torch.expm1(sigma))[:, None]
+        log_score[:, V.mask] = 0
+        return Prediction(at=at, log_score=log_score, velocity=torch.zeros_like(state.z))
+
+
+LANGUAGE = {
+    (0, 1, 2): 0.3,
+    (0, 1, V.pad): 0.2,
+    (1, 0, 2): 0.2,
+    (2, V.pad, V.pad): 0.15,
+    (2, 2, 2): 0.1,
+    (0, 0, V.pad): 0.05,
+}
+
+
+def frequencies(model, steps, reveal, B=6000):
+    *_, last = reverse(model, all_masked(B, 3), time_grid(steps), V, row_keys(7, B), reveal)
+    rows = [tuple(row) for row in last.x.tolist()]
+    return {text: rows.count(text) / B for text in set(rows)}
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_sampler_with_the_exact_score_reproduces_the_language(exact):
+    found = frequencies(ExactModel(LANGUAGE), 200, Leap(everything, exact))
+    texts = set(LANGUAGE) | set(found)
+    distance = sum(abs(found.get(text, 0) - LANGUAGE.get(text, 0)) for text in texts) / 2
+    assert distance < 0.035  # noise of 6000 draws is about 0.015, of 200 steps about 0.01
+
+
+def test_one_slot_at_a_time_is_exact_too():
+    found = frequencies(ExactModel(LANGUAGE), 3, MostCertainFirst(everything))
+    assert sum(found.get(text, 0) for text in LANGUAGE) == pytest.approx(1)  # never an impossible text
+
+
+def test_greedy_leaps_stay_diverse_as_the_paper_says():
+    # Whichever slot is revealed first decides: slot 0 says a (0.4), slot 1 says b (0.6). Both lead to a whole text.
+    language = {(0, 2, V.pad): 0.4, (1, 1, V.pad): 0.35, (2, 1, V.pad): 0.25}
+    found = frequencies(ExactModel(language), 100, Leap(greedy))
+    assert found[0, 2, V.pad] == pytest.approx(0.5, abs=0.04)
+    assert found[1, 1, V.pad] == pytest.approx(0.5, abs=0.04)
+
+
+def test_greedy_is_the_papers_annealing():
+    chances = torch.tensor([[0.1, 0.2, 0.05, 0.35, 0.3, 0.0]])  # a b c [mask] [pad] [sep]
+    candidates = greedy(chances, V)
+    assert candidates.tokens.tolist() == [[V.mask, V.pad]]
+    torch.testing.assert_close(candidates.chances, torch.tensor([[0.35, 0.65]]))
+    candidates = greedy_words(chances, V)
+    assert candidates.tokens.tolist() == [[V.mask, V.pad, 1]]
+    torch.testing.assert_close(candidates.chances, torch.tensor([[0.35, 0.3, 0.35]]))
+
+
+def test_tempered_is_temperature_and_nucleus():
+    chances = torch.tensor([[0.1, 0.2, 0.05, 0.35, 0.3, 0.0]])
+    sharp = Tempered(temperature=0.5, pad_apart=True)(chances, V)
+    p = torch.tensor([0.2, 0.1, 0.05]) ** 2
+    torch.testing.assert_close(sharp.chances[0, :5], torch.cat([torch.tensor([0.35, 0.3]), 0.35 * p / p.sum()]))
+    assert sharp.tokens[0, :5].tolist() == [V.mask, V.pad, 1, 0, 2]
+    nucleus = Tempered(top_p=0.6)(chances, V)  # of 4/7, 2/7, 1/7 the first two are needed
+    torch.testing.assert_close(nucleus.chances[0, 2:5], 0.35 * torch.tensor([2 / 3, 1 / 3, 0]))
+    together = Tempered(pad_apart=False)(chances, V)
+    assert together.tokens[0, 2].item() == V.pad
+    for bad in ({"temperature": 0.0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            Tempered(**bad)
+
+
+def test_draw_follows_the_chances():
+    candidates = greedy_words(torch.tensor([[0.1, 0.2, 0.05, 0.35, 0.3, 0.0]]).expand(10_000, -1), V)
+    drawn = candidates.draw((torch.arange(10_000) + 0.5) / 10_000)
+    shares = torch.bincount(drawn, minlength=V.size) / 10_000
+    torch.testing.assert_close(shares, torch.tensor([0, 0.35, 0, 0.35, 0.3, 0]), atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize("terminal", [grid_terminal, random_terminal])
+@pytest.mark.parametrize("steps", [1, 2, 7, 64])
+def test_straight_velocity_ends_at_the_clean_positions(terminal, steps):
+    is_prompt = np.random.default_rng(0).random((5, 12)) < 0.4
+    n_real = np.array([12, 9, 5, 1, 7])
+    is_prompt &= np.arange(12) < n_real[:, None]
+    keys = row_keys(0, 5)
+    z_0, z_T = (torch.from_numpy(z) for z in couple(is_prompt, n_real, keys, terminal(is_prompt, keys)))
+    kind = torch.from_numpy(np.where(is_prompt, 1, OPEN))
+    start = dataclasses.replace(all_masked(5, 12), z=z_T, kind=kind)
+
+    def model(state):
+        at = state.x == V.mask
+        return Prediction(at=at, log_score=torch.zeros(int(at.sum()), V.size), velocity=z_0 - z_T)
+
+    states = list(reverse(model, start, time_grid(steps), V, keys, projections=(keep_prompt_order,)))
+    assert len(states) == steps + 1
+    torch.testing.assert_close(states[-1].z, z_0, atol=1e-5, rtol=0)
+    for state in states:  # Algorithm 1's paths at every time
+        torch.testing.assert_close(state.z, torch.lerp(z_0, z_T, state.t[:, None]), atol=1e-5, rtol=0)
+    assert (states[-1].x != V.mask).all()
+
+
+def test_rows_do_not_depend_on_the_batch():
+    model, keys = ExactModel(LANGUAGE), row_keys(3, 8)
+    for reveal in (Leap(everything), Leap(greedy), MostCertainFirst(greedy_words)):
+        *_, whole = reverse(model, all_masked(8, 3), time_grid(6), V, keys, reveal)
+        for row in range(8):
+            *_, alone = reverse(model, all_masked(1, 3), time_grid(6), V, keys[row : row + 1], reveal)
+            assert alone.x[0].tolist() == whole.x[row].tolist()
+
+
+def test_most_certain_first_reveals_as_many_as_the_schedule_asks():
+    states = list(
+        reverse(ExactModel(LANGUAGE), all_masked(50, 3), time_grid(3), V, row_keys(0, 50), MostCertainFirst())
+    )
+    assert [int((state.x == V.mask).sum(-1).max()) for state in states] == [3, 2, 1, 0]
+    assert [int((state.x == V.mask).sum(-1).min()) for state in states] == [3, 2, 1, 0]
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1, width=32), st.booleans()), min_size=1, max_size=20))
+def test_sort_within_sorts_members_and_leaves_the_rest(rows):
+    z = torch.tensor([[value for value, _ in rows]])
+    member = torch.tensor([[flag for _, flag in rows]])
+    out = sort_within(z, member)
+    assert out[~member].tolist() == z[~member].tolist()
+    assert out[member].tolist() == sorted(z[member].tolist())
+
+
+def test_projections_keep_what_must_hold():
+    B, L = 20, 9
+    kind = torch.randint(0, 2, (B, L))
+    start = dataclasses.replace(all_masked(B, L), kind=kind, x=torch.where(kind == 1, 2, V.mask))
+
+    def wild(state):
+        at = torch.ones_like(state.x, dtype=torch.bool)  # scores even at prompt slots
+        return Prediction(at=at, log_score=torch.randn(B * L, V.size), velocity=torch.randn(B, L) * 3)
+
+    kept = (clamp_prompt(start), keep_prompt_order, keep_word_order(V))
+    for state in itertools.islice(reverse(wild, start, time_grid(5), V, row_keys(0, B), projections=kept), 1, None):
+        assert (state.x[kind == 1] == 2).all()
+        for row in range(B):
+            assert (torch.diff(state.z[row, kind[row] == 1]) >= 0).all()
+            words = (kind[row] == 0) & (state.x[row] < V.mask)
+            assert (torch.diff(state.z[row, words]) >= 0).all()
+
+
+def test_read_out_sorts_by_position_and_drops_pads():
+    state = dataclasses.replace(
+        all_masked(1, 5), x=torch.tensor([[2, V.pad, 0, 1, 0]]), z=torch.tensor([[0.5, -1.0, 0.0, 0.0, -0.5]])
+    )
+    assert read_out(state, V)[0].tolist() == [0, 0, 1, 2]  # the tie at 0 goes to the earlier slot
+
+
+def test_time_grid():
+    assert time_grid(4) == [1, 0.75, 0.5, 0.25, 0]
+    with pytest.raises(ValueError, match="at least 1"):
+        time_grid(0)
