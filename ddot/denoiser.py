@@ -40,6 +40,19 @@ class DenoiserConfig:
     surroundings: bool = False  # distances to the prompt tokens on either side
     rooms: bool = False  # gap lengths: an embedding of told ones, a head for untold ones
 
+    @classmethod
+    def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":
+        """Our own models: a Llama trunk with everything DDOT needs and we found to help."""
+        return cls(
+            trunk=trunk,
+            vocabulary=vocabulary,
+            score=CleanToken(elbo=False),
+            predict_clean=True,
+            time=True,
+            surroundings=True,
+            rooms=True,
+        )
+
 
 class Denoiser(nn.Module):
     """State → Prediction."""

@@ -4,6 +4,7 @@ Every loss is a mean over all B·L slots (the paper sums over slots; the common 
 a batch split over processes averages to the same number.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ class Losses:
     room: Float[Tensor, ""]
     nats: Float[Tensor, ""]
 
+
+LOSSES = tuple(field.name for field in dataclasses.fields(Losses))
 
 # Weight of the position loss at time t among L slots.
 PositionWeight = Callable[[Float[Tensor, "B"], int], Float[Tensor, "B"]]
@@ -96,9 +99,8 @@ def denoising_losses(
     token = per_slot.sum() / slots.u.numel()
 
     position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
-    room = torch.zeros_like(token)
-    if room_factor > 0:
-        room = room_loss(model, h, slots)
+    # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
+    room = torch.zeros_like(token) if model.room_head is None else room_loss(model, h, slots)
     return Losses(
         total=total_loss(token, position, position_factor) + room_factor * room,
         token=token.detach(),

@@ -3,6 +3,8 @@
 Knows nothing about prompts, positions or networks.
 """
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int
 from tokenizers import Tokenizer as Encoder
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 
 @dataclass(frozen=True)
@@ -116,3 +118,44 @@ def byte_level(model: models.BPE) -> Encoder:
     encoder.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     encoder.decoder = decoders.ByteLevel()
     return encoder
+
+
+def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
+    """A byte-level BPE of at most `size` tokens learnt from texts; token 0 is the edge of a text."""
+    encoder = byte_level(models.BPE())
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"], show_progress=False
+    )
+    encoder.train_from_iterator((" " + text for text in texts), trainer)
+    return Tokenizer(encoder)
+
+
+def prune(
+    tokenizer: Tokenizer, counts: Int[np.ndarray, "base"], least: int
+) -> tuple[Tokenizer, Int[np.ndarray, "kept"]]:
+    """(a smaller tokenizer, the old ids of its tokens): tokens that occur `least` times, and all they are made of.
+
+    Bytes and special tokens always stay, so every text can still be written.
+    """
+    spec = json.loads(tokenizer.encoder.to_str())
+    if spec["model"]["type"] != "BPE":
+        raise ValueError(f"only a BPE vocabulary can be pruned, this one is {spec['model']['type']}")
+    vocab: dict[str, int] = spec["model"]["vocab"]
+    merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in spec["model"]["merges"]]
+    made = {left + right: (left, right) for left, right in merges}
+    kept: set[str] = set()
+    wanted = [token for token, row in vocab.items() if token not in made or counts[row] >= least]
+    while wanted:
+        token = wanted.pop()
+        if token not in kept:
+            kept.add(token)
+            wanted.extend(made.get(token, ()))
+    order = sorted(kept, key=vocab.__getitem__)
+    rows = {token: new for new, token in enumerate(order)}
+    spec["model"]["vocab"] = rows
+    spec["model"]["merges"] = [[a, b] for a, b in merges if a in rows and b in rows and a + b in rows]
+    for added in spec["added_tokens"]:
+        added["id"] = rows[added["content"]]
+    smaller = Tokenizer(Encoder.from_str(json.dumps(spec)))
+    return smaller, np.array([vocab[token] for token in order], np.int64)

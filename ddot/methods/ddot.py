@@ -24,7 +24,6 @@ from ddot.tokens import Vocabulary
 
 @dataclass(frozen=True)
 class DDOT:
-    vocabulary: Vocabulary
     terminal: Terminal = grid_terminal
     couple: Coupling = couple
     position_weight: PositionWeight = equal_weight
@@ -33,10 +32,15 @@ class DDOT:
     projections: tuple[Projection, ...] = (keep_prompt_order,)
 
     def prepare(
-        self, examples: Sequence[Example], L: int, t: Float32[np.ndarray, "B"], keys: UInt64[np.ndarray, "B"]
+        self,
+        examples: Sequence[Example],
+        L: int,
+        t: Float32[np.ndarray, "B"],
+        keys: UInt64[np.ndarray, "B"],
+        vocabulary: Vocabulary,
     ) -> Slots:
         """Algorithm 1, lines 2 and 3: terminal positions and couplings."""
-        table = Table(examples, L, self.vocabulary)
+        table = Table(examples, L, vocabulary)
         z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
         z_0, z_T = self.couple(table.is_prompt, table.n_real, fold(keys, 0xC0), z_T)
         return table.slots(z_0, z_T, t, keys)
@@ -45,13 +49,13 @@ class DDOT:
         """Algorithm 1, lines 4 to 8."""
         return denoising_losses(model, slots, position_factor, self.position_weight, self.room_factor)
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"]) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """The state at t = 1: prompt tokens and [mask]s at the terminal positions. Only prompt tokens are read."""
         given = [_only_prompt(example) for example in prompts]
-        table = Table(given, L, self.vocabulary)
+        table = Table(given, L, vocabulary)
         z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
         return State(
-            x=torch.from_numpy(np.where(table.is_prompt, table.x_0, self.vocabulary.mask)),
+            x=torch.from_numpy(np.where(table.is_prompt, table.x_0, vocabulary.mask)),
             z=torch.from_numpy(z_T),
             kind=torch.from_numpy(np.where(table.is_prompt, 1 + table.hint, OPEN)),
             room=torch.from_numpy(table.room),
@@ -62,13 +66,13 @@ class DDOT:
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps."""
-        start = to_device(self.start(prompts, L, keys), next(model.parameters()).device)
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
         projections = (clamp_prompt(start), *self.projections)
-        return reverse(model, start, time_grid(steps), self.vocabulary, keys, self.reveal, projections)
+        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, projections)
 
-    def texts(self, state: State) -> list[Int[np.ndarray, "n"]]:
+    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The tokens of each row in reading order."""
-        return read_out(state, self.vocabulary)
+        return read_out(state, vocabulary)
 
 
 def _only_prompt(example: Example) -> Example:

@@ -16,10 +16,15 @@ from ddot.tokens import Vocabulary
 
 @runtime_checkable
 class Method(Protocol):
-    """`prepare` runs in loader workers on the CPU; the other two where the network is."""
+    """`prepare` runs in loader workers on the CPU; the others where the network is."""
 
     def prepare(
-        self, examples: Sequence[Example], L: int, t: Float32[np.ndarray, "B"], keys: UInt64[np.ndarray, "B"]
+        self,
+        examples: Sequence[Example],
+        L: int,
+        t: Float32[np.ndarray, "B"],
+        keys: UInt64[np.ndarray, "B"],
+        vocabulary: Vocabulary,
     ) -> Slots: ...
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses: ...
@@ -28,7 +33,7 @@ class Method(Protocol):
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]: ...
 
-    def texts(self, state: State) -> list[Int[np.ndarray, "n"]]: ...
+    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]: ...
 
 
 class Table:

@@ -38,7 +38,7 @@ def train(steps, rows=48):
         trunk=trunk, vocabulary=V, score=CleanToken(elbo=False), time=True, surroundings=True, predict_clean=True
     )
     model = Denoiser(config)
-    method = DDOT(V, terminal=random_terminal, position_weight=TokenUnitWeight())
+    method = DDOT(terminal=random_terminal, position_weight=TokenUnitWeight())
     optimiser = torch.optim.AdamW(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps, pct_start=0.1)
     mask = Mix((2.0, Block(8)), (1.0, Independent(0.3, 0.9)))
@@ -49,7 +49,7 @@ def train(steps, rows=48):
             rng = generator(key)
             tokens = TEXTS[rng.integers(len(TEXTS))]
             examples.append(Example(tokens, mask(np.ones(len(tokens)), rng)))
-        losses = method.loss(model, method.prepare(examples, L, spread_times(step, rows), keys), 0.05)
+        losses = method.loss(model, method.prepare(examples, L, spread_times(step, rows), keys, V), 0.05)
         optimiser.zero_grad()
         losses.total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -74,9 +74,9 @@ def test_a_tiny_model_overfits_eight_sentences_and_infills_them():
     model = train(1400)
     prompts = list(every_blank())
     for terminal, bar in ((grid_terminal, 0.75), (random_terminal, 0.5)):
-        method = DDOT(V, terminal=terminal, reveal=MostCertainFirst())
+        method = DDOT(terminal=terminal, reveal=MostCertainFirst())
         with torch.no_grad():
             *_, last = method.sample(model, prompts, L, 16, row_keys(1, len(prompts)))
-        found = [text.tolist() for text in method.texts(last)]
+        found = [text.tolist() for text in method.texts(last, V)]
         right = np.mean([text == prompt.tokens.tolist() for text, prompt in zip(found, prompts, strict=True)])
         assert right >= bar, f"{right:.2f} of {len(prompts)} blanks filled with the one text that fits"

@@ -9,12 +9,12 @@ ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
     "kernel chance records tokens noise rooms",
-    "positions coupling absorbing annealing masking corpora template",
+    "positions coupling absorbing annealing masking corpora packing template",
     "backbones",
     "denoiser",
     "losses sampling",
     "methods",
-    "train evaluate checkpoint convert infill loader optimisers",
+    "prepare checkpoint distributed optimisers loader run progress train evaluate convert infill",
     "recipes tables plots serve cli bench metrics",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}

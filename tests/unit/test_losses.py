@@ -38,8 +38,8 @@ def examples(count=12, seed=0):
 
 
 def batch(method=None, L=10, count=12):
-    method = method or DDOT(V, terminal=random_terminal)
-    return method.prepare(list(examples(count)), L, spread_times(1, count), row_keys(2, count))
+    method = method or DDOT(terminal=random_terminal)
+    return method.prepare(list(examples(count)), L, spread_times(1, count), row_keys(2, count), V)
 
 
 def model(score=None, **changes):
@@ -130,17 +130,17 @@ def test_gap_lengths_of_slots_are_those_of_the_text():
 
 
 def test_ablation_has_the_same_batch_but_for_positions():
-    with_ot, without = batch(), batch(DDOT(V, terminal=random_terminal, couple=couple_independently))
+    with_ot, without = batch(), batch(DDOT(terminal=random_terminal, couple=couple_independently))
     assert (with_ot.x_0 == without.x_0).all()
     assert not torch.equal(with_ot.z_T, without.z_T)
 
 
 def test_start_reads_only_the_prompt():
-    method = DDOT(V)
+    method = DDOT()
     prompts = list(examples())
-    start = method.start(prompts, 10, row_keys(0, 12))
+    start = method.start(prompts, 10, row_keys(0, 12), V)
     hidden = [Example(np.where(p.is_prompt, p.tokens, 0), p.is_prompt, p.hint) for p in prompts]
-    again = method.start(hidden, 10, row_keys(0, 12))
+    again = method.start(hidden, 10, row_keys(0, 12), V)
     for field in dataclasses.fields(start):
         assert torch.equal(getattr(start, field.name), getattr(again, field.name))
     for row, prompt in enumerate(prompts):
@@ -152,9 +152,9 @@ def test_start_reads_only_the_prompt():
 def test_what_does_not_fit_is_refused():
     long = [Example(np.zeros(11, np.int64), np.ones(11, bool))]
     with pytest.raises(ValueError, match="does not fit into L = 10"):
-        DDOT(V).prepare(long, 10, spread_times(0, 1), row_keys(0, 1))
+        DDOT().prepare(long, 10, spread_times(0, 1), row_keys(0, 1), V)
     with pytest.raises(ValueError, match="raise L"):
-        DDOT(V).start(long, 10, row_keys(0, 1))
+        DDOT().start(long, 10, row_keys(0, 1), V)
     wrong = [Example(np.array([3, V.mask]), np.ones(2, bool))]
     with pytest.raises(ValueError, match="out of range"):
-        DDOT(V).prepare(wrong, 10, spread_times(0, 1), row_keys(0, 1))
+        DDOT().prepare(wrong, 10, spread_times(0, 1), row_keys(0, 1), V)

@@ -1,0 +1,224 @@
+"""Models and training states on disk. Safetensors and JSON only; nothing is ever unpickled.
+
+A model folder: model.safetensors (or several, with an index), config.json, tokenizer.json, meta.json.
+A run folder: step-N/ (a model folder with state/ inside for resuming) and `latest`, a link to the newest complete one.
+A step folder is written under another name, flushed, and renamed; `latest` is replaced in one step. Killing the
+program at any moment leaves the last complete checkpoint.
+"""
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ddot.absorbing import CleanToken, ScoreEntropy
+from ddot.backbones.dit import DiTConfig
+from ddot.backbones.llama import LlamaConfig
+from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.tokens import Tokenizer, Vocabulary
+
+# How config.json names the classes a network is built from.
+_CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
+_KEEP = 2  # complete checkpoints of a run
+
+
+def config_to_json(config: Any) -> Any:
+    """A dataclass as JSON: its class under "is", then its fields."""
+    if dataclasses.is_dataclass(config):
+        fields = {f.name: config_to_json(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        return {"is": type(config).__name__, **fields}
+    return config
+
+
+def config_from_json(value: Any) -> Any:
+    """The inverse of `config_to_json`."""
+    if isinstance(value, dict):
+        fields = {name: config_from_json(inner) for name, inner in value.items() if name != "is"}
+        if value.get("is") not in _CLASSES:
+            raise ValueError(f"config.json names '{value.get('is')}'; this version knows {', '.join(_CLASSES)}")
+        return _CLASSES[value["is"]](**fields)
+    return value
+
+
+def save_tensors(tensors: Mapping[str, Tensor], folder: Path, name: str, shard_bytes: int | None = None) -> None:
+    """`name`.safetensors, or `name`-0001-of-N.safetensors with an index when they are more than `shard_bytes`."""
+    groups: list[dict[str, Tensor]] = [{}]
+    room = shard_bytes or 1 << 62
+    for key, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        if size > room and groups[-1]:
+            groups.append({})
+            room = shard_bytes or 1 << 62
+        groups[-1][key] = tensor.detach().cpu().contiguous()
+        room -= size
+    if len(groups) == 1:
+        save_file(groups[0], folder / f"{name}.safetensors")
+        return
+    index: dict[str, str] = {}
+    for number, group in enumerate(groups, 1):
+        file = f"{name}-{number:04d}-of-{len(groups):04d}.safetensors"
+        save_file(group, folder / file)
+        index |= dict.fromkeys(group, file)
+    (folder / f"{name}.safetensors.index.json").write_text(json.dumps({"weight_map": index}, indent=1))
+
+
+def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tensor]:
+    """What `save_tensors` wrote."""
+    index = folder / f"{name}.safetensors.index.json"
+    files = sorted(set(_read_json(index)["weight_map"].values())) if index.is_file() else [f"{name}.safetensors"]
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        if not (folder / file).is_file():
+            raise FileNotFoundError(f"{folder / file} is missing")
+        try:
+            with safe_open(folder / file, "pt", device=device) as opened:
+                tensors |= {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(f"{folder / file} is damaged or no safetensors file ({error}); restore it") from None
+    return tensors
+
+
+def save_model(
+    weights: Mapping[str, Tensor],
+    config: DenoiserConfig,
+    tokenizer: Tokenizer,
+    meta: dict[str, Any],
+    folder: Path,
+    shard_bytes: int | None = None,
+) -> None:
+    """A model folder. `folder` must exist."""
+    save_tensors(weights, folder, "model", shard_bytes)
+    (folder / "config.json").write_text(json.dumps(config_to_json(config), indent=1))
+    tokenizer.save(folder / "tokenizer.json")
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1))
+
+
+def model_folder(path: Path | str) -> Path:
+    """The model folder meant by a path: itself, or the latest checkpoint of a run."""
+    path = Path(path)
+    for candidate in (path, path / "latest"):
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise FileNotFoundError(f"no model at {path}; wanted a folder with config.json (or a run folder with `latest`)")
+
+
+def load_config(path: Path | str) -> DenoiserConfig:
+    config = config_from_json(_read_json(model_folder(path) / "config.json"))
+    if not isinstance(config, DenoiserConfig):
+        raise ValueError(f"{path}/config.json does not describe a network of this project; see `ddot convert`")
+    return config
+
+
+def load_model(path: Path | str) -> tuple[Denoiser, Tokenizer]:
+    """The network (weights in float32, on the CPU) and the tokenizer of a model folder."""
+    folder = model_folder(path)
+    config, tokenizer = load_config(folder), Tokenizer.load(folder)
+    check_vocabulary(config, tokenizer, folder)
+    with torch.device("meta"):
+        model = Denoiser(config)
+    load_weights(model, {name: weight.float() for name, weight in load_tensors(folder, "model").items()}, folder)
+    return model, tokenizer
+
+
+def load_weights(model: torch.nn.Module, weights: dict[str, Tensor], where: Path | str) -> None:
+    """Give `model` these weights; every name and shape must fit."""
+    wanted = model.state_dict()
+    missing, extra = sorted(wanted.keys() - weights.keys()), sorted(weights.keys() - wanted.keys())
+    wrong = [name for name in wanted.keys() & weights.keys() if wanted[name].shape != weights[name].shape]
+    if missing or extra or wrong:
+        raise ValueError(
+            f"the weights in {where} do not fit its config.json: "
+            f"missing {missing[:3]}, not expected {extra[:3]}, of another shape {wrong[:3]}"
+        )
+    model.load_state_dict(weights, assign=True)
+
+
+def check_vocabulary(config: DenoiserConfig, tokenizer: Tokenizer, where: Path | str) -> None:
+    if config.vocabulary != tokenizer.vocabulary:
+        raise ValueError(
+            f"the tokenizer in {where} has {tokenizer.vocabulary.base} tokens, the network {config.vocabulary.base}; "
+            "use the tokenizer.json the network was trained with"
+        )
+
+
+def save_step(run: Path, step: int, write: Any, bytes_needed: int) -> Path:
+    """Write one checkpoint of a run through `write(folder)`, make it the latest, drop all but the last two."""
+    run.mkdir(parents=True, exist_ok=True)
+    final, draft = run / f"step-{step:08d}", run / f".unfinished-{step:08d}"
+    for stale in run.glob(".unfinished-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    free = shutil.disk_usage(run).free
+    if free < bytes_needed * 1.05:
+        raise _no_space(run, bytes_needed, free)
+    draft.mkdir()
+    try:
+        write(draft)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if error.errno == errno.ENOSPC:
+            raise _no_space(run, bytes_needed, shutil.disk_usage(run).free) from None
+        raise
+    except SafetensorError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise ValueError(f"the checkpoint could not be written to {run}: {error}; the last one is intact") from None
+    for file in [*draft.rglob("*"), draft]:
+        _flush(file)
+    if final.exists():  # a run that went back and came here again
+        shutil.rmtree(final)
+    draft.rename(final)
+    link = run / ".latest"
+    link.unlink(missing_ok=True)
+    link.symlink_to(final.name)
+    os.replace(link, run / "latest")
+    _flush(run)
+    for old in complete_steps(run)[:-_KEEP]:
+        shutil.rmtree(old)
+    return final
+
+
+def complete_steps(run: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first."""
+    return sorted(folder for folder in run.glob("step-*") if (folder / "meta.json").is_file())
+
+
+@contextmanager
+def damaged(folder: Path) -> Iterator[None]:
+    """Turns a damaged checkpoint into a sentence that names the one before it."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError, KeyError, json.JSONDecodeError) as error:
+        before = [other for other in complete_steps(folder.parent) if other.name < folder.resolve().name]
+        hint = f"remove {folder.resolve()} to go on from {before[-1]}" if before else "there is none before it"
+        raise ValueError(f"the checkpoint {folder} cannot be read: {error}; {hint}") from None
+
+
+def _no_space(run: Path, needed: int, free: int) -> ValueError:
+    return ValueError(
+        f"no room for a checkpoint at {run}: {needed / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free; "
+        "free some space and go on with --resume (the last complete checkpoint is intact)"
+    )
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is damaged: {error}") from None

@@ -1,0 +1,165 @@
+"""Batches for training: passages from packed corpora, masked, told, coupled. Runs on the CPU, in worker processes.
+
+Batch number `step` is a pure function of (seed, step): the loader's position is one number, and neither the count of
+workers nor the count of processes changes what is trained on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Int
+from torch.utils.data import DataLoader, Dataset
+
+from ddot.chance import Weighted, fold, generator, row_keys, spread_times, uniform
+from ddot.masking import Mask, Telling, by_word
+from ddot.methods.method import Method
+from ddot.packing import Corpus, fingerprint
+from ddot.records import Example, Slots
+from ddot.tokens import Tokenizer
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Tokens, and whether the text really begins and ends there."""
+
+    tokens: Int[np.ndarray, "n"]
+    begins: bool = True
+    ends: bool = True
+
+
+@runtime_checkable
+class Cut(Protocol):
+    """Draws a passage of at most `longest` tokens."""
+
+    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage: ...
+
+
+@dataclass(frozen=True)
+class WholeSentences:
+    """One to `most` sentences in a row. Lengths are as they are in the corpus: too long ones are drawn again."""
+
+    most: int = 1
+    tries: int = 20
+
+    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage:
+        for _ in range(self.tries):
+            tokens, ends = corpus.passage(int(rng.integers(len(corpus))), longest)
+            fitting = ends[: int(rng.integers(1, self.most + 1))]
+            fitting = fitting[fitting <= len(tokens)]
+            if len(fitting):
+                return Passage(tokens[: fitting[-1]])
+        return Passage(tokens, ends=False)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Running text, cut without regard to sentences: between `low` · longest and `longest` tokens."""
+
+    low: float = 0.6
+
+    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage:
+        size = int(rng.integers(max(1, int(self.low * longest)), longest + 1))
+        skip = int(rng.integers(0, longest)) if rng.random() < 0.5 else 0
+        tokens, ends = corpus.passage(int(rng.integers(len(corpus))), skip + size)
+        if len(tokens) <= skip:
+            skip = 0
+        return Passage(tokens[skip : skip + size], begins=skip == 0, ends=bool((ends == skip + size).any()))
+
+
+@dataclass(frozen=True)
+class EitherCut:
+    """The first kind of passage with chance `share`, the second otherwise."""
+
+    share: float
+    first: Cut
+    second: Cut
+
+    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage:
+        return (self.first if rng.random() < self.share else self.second)(corpus, longest, rng)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to make a batch. A recipe mixes several."""
+
+    method: Method
+    mask: Mask
+    cut: Cut = WholeSentences()
+    telling: Telling = Telling(located=0.0)  # noqa: RUF009
+    lengths: tuple[int, ...] = (64,)  # L, one drawn for each batch
+    whole_words: float = 1.0  # share of rows masked by words; the others by tokens
+    full_noise: float = 0.0  # share of rows at t = 1, where sampling starts
+    weight: float = 1.0
+
+
+class Batches(Dataset[tuple[int, Slots]]):
+    """The batches of a run, by number. An item is (which plan, slots); a process sees its own rows only.
+
+    `slots` is the size B · L of the global batch. `edges` puts a token at both ends of a passage that says whether the
+    text really begins and ends there.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[tuple[float, Corpus]],
+        plans: Sequence[Plan],
+        tokenizer: Tokenizer,
+        slots: int,
+        seed: int,
+        edges: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        for _, corpus in corpora:
+            if corpus.meta["tokenizer"] != fingerprint(tokenizer):
+                raise ValueError(
+                    f"{corpus.folder} was packed with another tokenizer ({corpus.meta['vocabulary']} tokens) than the "
+                    f"model's ({tokenizer.vocabulary.base}); pack it again with the model's tokenizer.json"
+                )
+        for L in {L for plan in plans for L in plan.lengths}:
+            if slots % L or slots // L % world:
+                raise ValueError(f"a batch of {slots} slots does not divide into rows of {L} over {world} processes")
+        self.plans, self.tokenizer, self.slots, self.seed, self.edges = plans, tokenizer, slots, seed, edges
+        self.mine = slice(rank, None, world)
+        self.sources = Weighted(*((weight, (corpus, corpus.rarity())) for weight, corpus in corpora))
+        self.choice = Weighted(*((plan.weight, index) for index, plan in enumerate(plans)))
+
+    def __getitem__(self, step: int) -> tuple[int, Slots]:
+        key = row_keys(self.seed, 1, first=step)
+        which, length = uniform(fold(key, 1), 2)[0]
+        index = self.choice.pick(float(which))
+        plan = self.plans[index]
+        L = plan.lengths[int(length * len(plan.lengths))]
+        rows = self.slots // L
+        keys = row_keys(int(fold(key, 2)[0]), rows)[self.mine]
+        t = spread_times(int(fold(key, 3)[0]), rows)[self.mine]
+        t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
+        examples = [self._example(plan, L, generator(k)) for k in fold(keys, 5).tolist()]
+        return index, plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
+
+    def _example(self, plan: Plan, L: int, rng: np.random.Generator) -> Example:
+        corpus, rarity = self.sources.pick(rng.random())
+        passage = plan.cut(corpus, L - 2 * self.edges, rng)
+        tokens = passage.tokens
+        words = self.tokenizer.words(tokens) if rng.random() < plan.whole_words else np.arange(len(tokens))
+        is_prompt = by_word(plan.mask, words, rarity[tokens], rng)
+        if self.edges:
+            tokens, is_prompt = with_edges(tokens, is_prompt, passage.begins, passage.ends, self.tokenizer)
+        hint, room = plan.telling(is_prompt, rng)
+        return Example(tokens, is_prompt, hint, room)
+
+    def stream(self, start: int, stop: int, workers: int) -> Iterator[tuple[int, Slots]]:
+        """Batches start … stop − 1 in order, made ahead of time by `workers` processes (0: in this one)."""
+        ahead = 4 if workers else None
+        order = range(start, stop)
+        return iter(DataLoader(self, batch_size=None, sampler=order, num_workers=workers, prefetch_factor=ahead))
+
+
+def with_edges(
+    tokens: Int[np.ndarray, "n"], is_prompt: Bool[np.ndarray, "n"], begins: bool, ends: bool, tokenizer: Tokenizer
+) -> tuple[Int[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
+    """The text between two given tokens: the edge token where it really begins or ends, [sep] where it was cut."""
+    marks = [tokenizer.edge if real else tokenizer.vocabulary.sep for real in (begins, ends)]
+    return np.array([marks[0], *tokens, marks[1]], np.int64), np.array([True, *is_prompt, True], bool)

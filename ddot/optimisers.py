@@ -1,0 +1,91 @@
+"""Muon for the hidden matrices, and the schedules of a run. Knows nothing about models or data."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+
+def orthogonalise(matrices: Float[Tensor, "k m n"]) -> Float[Tensor, "k m n"]:
+    """Each matrix with its singular values brought near 1 (five quintic Newton–Schulz steps, in bf16 on a GPU)."""
+    x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
+    flat = x.shape[1] > x.shape[2]
+    if flat:
+        x = x.mT
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return (x.mT if flat else x).to(matrices.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised: every direction of a weight matrix moves by the same amount.
+
+    The update is scaled to the root mean square that AdamW's has (0.2 · √max(m, n)), so learning rates carry over.
+    Matrices of one shape are orthogonalised together: a model's blocks take a handful of kernels. Weights that are
+    sharded over processes are gathered for it and cut again.
+    """
+
+    def __init__(self, matrices: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            by_shape: dict[Any, list[Tensor]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_shape[parameter.shape, parameter.device].append(parameter)
+            for parameters in by_shape.values():
+                self._step_together(parameters, group["lr"], group["momentum"], group["weight_decay"])
+
+    def _step_together(self, parameters: list[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        buffers = []
+        for parameter in parameters:
+            state = self.state[parameter]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(parameter)
+            buffers.append(state["momentum"])
+        torch._foreach_lerp_(buffers, gradients, 1 - momentum)
+        ahead = torch._foreach_lerp(gradients, buffers, momentum)  # Nesterov
+        updates = orthogonalise(torch.stack([_whole(update) for update in ahead]))
+        scale = 0.2 * max(parameters[0].shape) ** 0.5
+        for parameter, update in zip(parameters, updates, strict=True):
+            parameter.mul_(1 - lr * weight_decay)
+            parameter.add_(_like(update, parameter), alpha=-lr * scale)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _like(whole: Tensor, parameter: Tensor) -> Tensor:
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(whole, parameter.device_mesh, parameter.placements)
+    return whole
+
+
+def warm_hold_decay(step: int, progress: float, warmup: int, decay: float) -> float:
+    """Factor of the learning rate: up over `warmup` steps, held, down to 0 over the last `decay` share of the run."""
+    up = min(1.0, (step + 1) / max(1, warmup))
+    down = min(1.0, max(0.0, 1 - progress) / decay) if decay > 0 else 1.0
+    return min(up, down)
+
+
+class Average:
+    """Exponential moving average of weights: decay min(rate, (1 + n)/(10 + n)) after n updates, as SEDD has it."""
+
+    def __init__(self, weights: dict[str, Tensor], rate: float):
+        self.rate = rate
+        self.weights = {name: weight.detach().clone() for name, weight in weights.items()}
+
+    @torch.no_grad()
+    def update(self, weights: dict[str, Tensor], n: int) -> None:
+        share = 1 - min(self.rate, (1 + n) / (10 + n))
+        torch._foreach_lerp_(list(self.weights.values()), [weights[name].detach() for name in self.weights], share)

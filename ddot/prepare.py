@@ -1,0 +1,52 @@
+"""`ddot prepare`: sources → packed corpus."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ddot.corpora import FORMS, SPLITS, in_review_form, read
+from ddot.packing import pack
+from ddot.tokens import Tokenizer
+
+
+def prepare(
+    sources: list[str],
+    tokenizer: Path,
+    output: Path,
+    split: str = "sentences",
+    form: str = "natural",
+    field: str | None = None,
+    without: Iterable[Path] = (),
+    limit: int | None = None,
+    shard_bytes: int = 1 << 30,
+) -> dict[str, Any]:
+    """Pack the sources into `output`. Returns its meta.json."""
+    for name, value, known in (("split", split, SPLITS), ("form", form, FORMS)):
+        if value not in known:
+            raise ValueError(f"--{name} is '{value}'; there are {', '.join(known)}")
+    left_out = {plain for file in without for plain in _benchmark_texts(file)}
+    texts = islice((text for source in sources for text in read(source, field)), limit)
+    about = {"sources": [Path(source).name for source in sources], "split": split, "form": form}
+    return pack(_pieces(texts, split, form, left_out), Tokenizer.load(tokenizer), output, shard_bytes, about)
+
+
+def _pieces(texts: Iterable[str], split: str, form: str, left_out: set[str]) -> Iterator[list[str]]:
+    for text in texts:
+        pieces = [FORMS[form](piece) for piece in SPLITS[split](text)]
+        pieces = [piece for piece in pieces if not left_out or _plain(piece) not in left_out]
+        if pieces:
+            yield pieces
+
+
+def _benchmark_texts(file: Path) -> Iterator[str]:
+    if not file.is_file():
+        raise FileNotFoundError(f"no benchmark file at {file}")
+    for line in file.read_text().splitlines():
+        yield _plain(" ".join(json.loads(line)["words"]))
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone: equal for a text and its tokenised form."""
+    return "".join(filter(str.isalnum, in_review_form(text)))

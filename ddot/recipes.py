@@ -1,0 +1,164 @@
+"""Ready runs. A recipe is a function that returns the whole configuration; `--set a.b=value` changes a part of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ddot.absorbing import ScoreEntropy
+from ddot.backbones.dit import DiTConfig
+from ddot.backbones.llama import LlamaConfig
+from ddot.coupling import couple_independently
+from ddot.denoiser import DenoiserConfig
+from ddot.loader import EitherCut, Plan, WholeSentences, Windows
+from ddot.losses import TokenUnitWeight
+from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
+from ddot.methods.ddot import DDOT
+from ddot.methods.fixed_length import FixedLength
+from ddot.positions import random_terminal
+from ddot.run import Data, Run, Training
+from ddot.tokens import Vocabulary
+
+ALL_MASKS = Mix(
+    (4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (2.0, Keywords(1, 6)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing())
+)
+
+
+def toy() -> Run:
+    """A tiny model on the sentences that ship with the project: CPU, under a minute."""
+
+    def network(vocabulary: Vocabulary) -> DenoiserConfig:
+        trunk = LlamaConfig(
+            width=96, blocks=3, heads=4, key_heads=2, inner_width=256, vocabulary=vocabulary.size, rotary_base=1000.0
+        )
+        return DenoiserConfig.extended(trunk, vocabulary)
+
+    method = DDOT(terminal=random_terminal, position_weight=TokenUnitWeight(), room_factor=0.1)
+    masks = Mix((3.0, Block(6)), (1.0, Blocks(2, 3)), (1.0, Keywords(1, 4)))
+    return Run(
+        name="toy",
+        network=network,
+        data=Data(texts=(str(Path(__file__).parent / "data" / "toy.txt"),), tokens=512),
+        plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(20,), full_noise=0.1),),
+        training=Training(
+            steps=700, slots=960, rate=3e-3, warmup=50, decay=0.5, average=0.99, position_factor=0.05, save_every=350
+        ),
+    )
+
+
+def smollm2() -> Run:
+    """The embedded model: SmolLM2-135M made bidirectional, all masks, free and located, told and untold lengths."""
+    about = {"position_weight": TokenUnitWeight(), "room_factor": 0.2}
+    moving = DDOT(terminal=random_terminal, **about)  # type: ignore[arg-type]
+    still = FixedLength(**about)  # type: ignore[arg-type]
+    passages = EitherCut(0.7, WholeSentences(3), Windows(0.5))
+    full = EitherCut(0.3, WholeSentences(4), Windows(0.8))
+    some_told = Telling(located=0.5, rooms=0.1, some_rooms=0.1)
+    told = Telling(located=1.0, rooms=1.0)
+    return Run(
+        name="smollm2",
+        network=lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(v.size), v),
+        start="runs/base/smollm2",
+        data=Data(
+            folder="runs/data",
+            sources=(
+                ("news", 3.0),
+                ("wikipedia", 1.2),
+                ("imdb", 1.0),
+                ("europarl", 0.5),
+                ("books", 1.0),
+                ("yelp", 0.5),
+                ("news-form", 2.0),
+                ("review-form", 1.2),
+            ),
+            dev="dev",
+            workers=14,
+        ),
+        plans=(
+            Plan(moving, ALL_MASKS, passages, some_told, (32, 64, 64, 128), 0.9, 0.1, 0.5),
+            Plan(moving, ALL_MASKS, full, told, (32, 64), 0.9, 0.05, 0.3),
+            Plan(still, ALL_MASKS, full, told, (32, 64), 0.9, 0.05, 0.2),
+        ),
+        training=Training(
+            seconds=500.0,
+            slots=131_072,
+            rate=5e-4,
+            added_rate=2e-3,
+            warmup=100,
+            decay=0.3,
+            average=0.995,
+            position_factor=0.05,
+            position_warmup=200,
+            bf16=True,
+            compile=True,
+            device="cuda",
+            save_every=1_000_000,
+        ),
+    )
+
+
+def _papers(name: str, size: Callable[[int], DiTConfig], source: str, start: str, L: int, couple: bool = True) -> Run:
+    """One stage of the paper's training, as far as it says: batch 512, λ = 10, AdamW at 3e-5, weight decay 0."""
+
+    def network(vocabulary: Vocabulary) -> DenoiserConfig:
+        # 50258: the states of the public SEDD checkpoints, which the shift of the score is defined with.
+        return DenoiserConfig(
+            size(vocabulary.size), vocabulary, ScoreEntropy(states=vocabulary.base + 1), position_scale=512.0
+        )
+
+    method = DDOT(terminal=random_terminal)
+    if not couple:
+        method = DDOT(terminal=random_terminal, couple=couple_independently)
+    masks = Mix((1.0, Block(L // 2)), (1.0, Keywords(1, 6)))
+    return Run(
+        name=name,
+        network=network,
+        start=start,
+        data=Data(folder="runs/data-gpt2", sources=((source, 1.0),), edges=False, workers=8),
+        plans=(Plan(method, masks, lengths=(L,), whole_words=0.0),),
+        training=Training(
+            steps=100_000,
+            slots=512 * L,
+            rate=3e-5,
+            warmup=2_500,
+            decay=0.0,
+            average=0.9999,
+            position_factor=10.0,
+            bf16=True,
+            compile=True,
+            device="cuda",
+            save_every=2_500,
+        ),
+    )
+
+
+def _two_stages(size: str, config: Callable[[int], DiTConfig]) -> dict[str, Callable[[], Run]]:
+    """The paper's runs for one size: alignment on general text, then each benchmark's own text."""
+    align = f"sedd_{size}_align"
+    stages = {
+        align: ("fineweb-edu", f"runs/base/sedd-{size}", 64),
+        f"{align}_code": ("fineweb-edu", f"runs/base/sedd-{size}", 1024),
+        f"sedd_{size}_1bw": ("1bw", f"runs/{align}", 64),
+        f"sedd_{size}_yelp": ("yelp", f"runs/{align}", 64),
+        f"sedd_{size}_code": ("code", f"runs/{align}_code", 1024),
+    }
+    made = {name: _stage(name, config, *stage) for name, stage in stages.items()}
+    no_ot = f"sedd_{size}_no_ot"
+    return made | {no_ot: lambda: _papers(no_ot, config, "1bw", f"runs/{align}", 64, couple=False)}
+
+
+def _stage(name: str, config: Callable[[int], DiTConfig], source: str, start: str, L: int) -> Callable[[], Run]:
+    return lambda: _papers(name, config, source, start, L)
+
+
+RECIPES: dict[str, Callable[[], Run]] = {
+    "toy": toy,
+    "smollm2": smollm2,
+    **_two_stages("small", DiTConfig.small),
+    **_two_stages("medium", DiTConfig.medium),
+}
+
+
+def recipe(name: str) -> Run:
+    """The run of that name."""
+    if name not in RECIPES:
+        raise ValueError(f"there is no recipe '{name}'; there are {', '.join(RECIPES)}")
+    return RECIPES[name]()
