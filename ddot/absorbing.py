@@ -85,7 +85,11 @@ class CleanToken:
         dsigma: Float[Tensor, "M"],
         mask: int,
     ) -> Float[Tensor, "M"]:
-        nats = torch.nn.functional.cross_entropy(_at_mask(logits, mask, -torch.inf).float(), x_0, reduction="none")
+        # Compared, not filled by index: the compiler then makes one kernel of it, without a copy of the logits.
+        is_mask = torch.arange(logits.shape[-1], device=logits.device) == mask
+        nats = torch.nn.functional.cross_entropy(
+            torch.where(is_mask, -torch.inf, logits.float()), x_0, reduction="none"
+        )
         return nats * dsigma / torch.expm1(sigma) if self.elbo else nats
 
 

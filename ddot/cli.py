@@ -116,5 +116,24 @@ def bench_coupling(as_json: AsJson = False, seconds: float = 1.0) -> None:
     print(f"time a slot at L=1024 over L=64: {slowdown(rows):.2f} (bar: at most {SLOWDOWN_BAR})", file=sys.stderr)
 
 
+@bench.command("train")
+def bench_train(
+    networks: Annotated[list[str], typer.Argument(help="sedd-small, sedd-medium, smollm2, toy.")] = ["toy"],  # noqa: B006
+    length: Annotated[list[int], typer.Option(help="L, as often as wanted.")] = [64],  # noqa: B006
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    slots: Annotated[int, typer.Option(help="Slots a batch, B times L.")] = 2048,
+    steps: Annotated[int, typer.Option(help="Steps; the second half is timed.")] = 20,
+    workers: Annotated[int, typer.Option(help="Loader processes.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Training speed: slots a second, share of the measured bf16 matrix peak, waiting for data, couplings on and off.
+
+    Example: ddot bench train smollm2 sedd-small --device cuda --slots 131072 --steps 60 --workers 14
+    """
+    from ddot.bench.train import measure
+
+    show(measure(networks, length, device, slots, steps, workers), as_json)
+
+
 if __name__ == "__main__":
     run()

@@ -7,7 +7,7 @@ distance to the prompt tokens on either side; a linear head for the velocity and
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ddot import rooms
@@ -112,8 +112,23 @@ class Denoiser(nn.Module):
         h, velocity = self.read(state)
         sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
         log_score = self.score.log_score(self.trunk.logits(h[at]), sigma, self.vocabulary.mask)
-        room = None if self.room_head is None else self.room_head(h).float()
-        return Prediction(at=at, log_score=log_score, velocity=velocity, room=room)
+        return Prediction(at=at, log_score=log_score, velocity=velocity)
+
+    def room_logits(self, state: State) -> Float[Tensor, "B L classes"]:
+        """Logits of the length of the gap after each slot (meant for prompt slots)."""
+        if self.room_head is None:
+            raise ValueError("this network has no length head: it cannot plan lengths. Let the diffusion decide them")
+        return self.room_head(self.read(state)[0]).float()
+
+    def token_loss(
+        self,
+        hidden: Float[Tensor, "M d"],
+        x_0: Int[Tensor, "M"],
+        sigma: Float[Tensor, "M"],
+        dsigma: Float[Tensor, "M"],
+    ) -> Float[Tensor, "M"]:
+        """Loss of chosen slots from their hidden vectors. Apart, so that it can be compiled as one."""
+        return self.score.loss(self.trunk.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
 
 
 def _mlp(features: int, width: int) -> nn.Sequential:

@@ -88,19 +88,26 @@ def denoising_losses(
     room_factor: float = 0.0,
 ) -> Losses:
     """One noisy look at each row of the batch (Algorithm 1, lines 4 to 8). `position_factor` is λ."""
-    mask, noise = model.vocabulary.mask, model.noise
-    state = corrupted(slots, noise, mask)
-    at = (state.x == mask).flatten().nonzero()[:, 0]
+    noise = model.noise
+    state = corrupted(slots, noise, model.vocabulary.mask)
+    # Which slots are asked is settled before the trunk runs: on a GPU finding out waits for all that was started.
+    at = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
+    asked = ((slots.kind == PROMPT) & (slots.room < 0)).flatten().nonzero()[:, 0]
     h, velocity = model.read(state)
+    h = h.flatten(0, 1)
 
     t = slots.t[:, None].expand_as(slots.u).flatten()[at]
-    logits = model.trunk.logits(h.flatten(0, 1)[at])
-    per_slot = model.score.loss(logits, slots.x_0.flatten()[at], noise.sigma(t), noise.dsigma(t), mask)
+    per_slot = model.token_loss(h[at], slots.x_0.flatten()[at], noise.sigma(t), noise.dsigma(t))
     token = per_slot.sum() / slots.u.numel()
-
     position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
-    # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
-    room = torch.zeros_like(token) if model.room_head is None else room_loss(model, h, slots)
+    room = torch.zeros_like(token)
+    if model.room_head is not None:
+        # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
+        true = rooms.room_class(gaps_after(slots).flatten()[asked])
+        room = torch.nn.functional.cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
+        room = room / slots.u.numel()
+    elif room_factor > 0:
+        raise ValueError("this network has no length head; set rooms=True in its config or room_factor=0")
     return Losses(
         total=total_loss(token, position, position_factor) + room_factor * room,
         token=token.detach(),
@@ -108,16 +115,6 @@ def denoising_losses(
         room=room.detach(),
         nats=per_slot.detach().mean() if len(at) else torch.zeros_like(token),
     )
-
-
-def room_loss(model: Denoiser, h: Float[Tensor, "B L d"], slots: Slots) -> Float[Tensor, ""]:
-    """Cross entropy of the length of the gap after each prompt token, where it was not told."""
-    if model.room_head is None:
-        raise ValueError("this network has no length head; set rooms=True in its config or room_factor=0")
-    asked = (slots.kind == PROMPT) & (slots.room < 0)
-    logits = model.room_head(h[asked]).float()
-    true = rooms.room_class(gaps_after(slots)[asked])
-    return torch.nn.functional.cross_entropy(logits, true, reduction="sum") / slots.u.numel()
 
 
 def gaps_after(slots: Slots) -> Int[Tensor, "B L"]:

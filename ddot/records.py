@@ -71,7 +71,6 @@ class Prediction:
     at: Bool[Tensor, "B L"]
     log_score: Float[Tensor, "M V"]
     velocity: Float[Tensor, "B L"]
-    room: Float[Tensor, "B L R"] | None = None  # logits of the length of the gap after each slot
 
 
 R = TypeVar("R", Slots, State)

@@ -53,7 +53,7 @@ class Training:
     sharded: bool = False  # FSDP2 instead of DDP, when there are several processes
     device: str = "cpu"
     seed: int = 0
-    save_every: int = 1_000
+    save_every: int = 1_000  # steps; 0: never, not even at the end
     log_every: int = 10
     dev_every: int = 0
     dev_batches: int = 4

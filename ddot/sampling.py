@@ -21,6 +21,9 @@ from ddot.noise import LogLinear
 from ddot.records import OPEN, Prediction, State
 from ddot.tokens import Vocabulary
 
+# Between prompt slots there is always a place for text. Clean neighbours are 2/L apart, hundreds of times as far.
+_APART = 1e-5
+
 Model = Callable[[State], Prediction]
 Projection = Callable[[State], State]
 
@@ -124,8 +127,8 @@ def clamp_prompt(start: State) -> Projection:
 
 
 def keep_prompt_order(state: State) -> State:
-    """Prompt slots are in text order: their positions are sorted over their slots."""
-    return dataclasses.replace(state, z=sort_within(state.z, state.kind != OPEN))
+    """Prompt slots are in text order, with room between them: positions sorted over their slots, then pushed apart."""
+    return dataclasses.replace(state, z=sort_within(state.z, state.kind != OPEN, apart=_APART))
 
 
 def keep_word_order(vocabulary: Vocabulary) -> Projection:
@@ -138,9 +141,12 @@ def keep_word_order(vocabulary: Vocabulary) -> Projection:
     return project
 
 
-def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"]) -> Float[Tensor, "B L"]:
-    """z with the values of member slots ascending over those slots; other slots unchanged."""
+def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: float = 0.0) -> Float[Tensor, "B L"]:
+    """z with the values of member slots ascending over those slots, at least `apart` from each other."""
     ascending = torch.where(member, z, torch.inf).sort(-1).values
+    if apart:
+        steps = apart * torch.arange(z.shape[1], device=z.device)
+        ascending = (ascending - steps).cummax(-1).values + steps
     slots = (~member).int().argsort(dim=-1, stable=True)  # member slots first, in slot order
     return torch.where(member, torch.zeros_like(z).scatter(1, slots, ascending), z)
 

@@ -120,10 +120,10 @@ def train(run: Run, output: Path, resume: bool = False) -> dict[str, Any]:
                 meter.count(step, torch.stack(figures).mean(0), norm, factor, slots)
                 if hold.dev_every and step % hold.dev_every == 0:
                     meter.dev(step, dev_losses(run, objective, tokenizer, device, rank, world))
-                if step % hold.save_every == 0:
+                if hold.save_every and step % hold.save_every == 0:
                     save()
                     saved = step
-            if saved != step:
+            if hold.save_every and saved != step:
                 save()
             meter.finish(step)
         return meter.last
@@ -216,7 +216,8 @@ def compile_blocks(model: Denoiser) -> None:
     """Compile block by block: one block's code serves all of them, so it takes seconds, not a minute."""
     torch._dynamo.config.cache_size_limit = 64
     for block in model.trunk.blocks:  # type: ignore[attr-defined]
-        block.compile()
+        block.compile(dynamic=False)
+    model.token_loss = torch.compile(model.token_loss, dynamic=True)  # type: ignore[method-assign]
 
 
 def pieces(slots: Slots, count: int) -> Iterator[Slots]:

@@ -12,10 +12,11 @@ TIERS = [
     "positions coupling absorbing annealing masking corpora packing template",
     "backbones",
     "denoiser",
-    "losses sampling",
+    "losses sampling gaps",
     "methods",
-    "prepare checkpoint distributed optimisers loader run progress train evaluate convert infill",
-    "recipes tables plots serve cli bench metrics",
+    "prepare checkpoint distributed optimisers loader run progress train convert",
+    "filling benchmarks metrics evaluate infill",
+    "recipes tables plots serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))

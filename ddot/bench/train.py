@@ -1,0 +1,101 @@
+"""`ddot bench train`: slots a second, share of the device's own matrix peak, and time lost to data and couplings.
+
+The real loop on a corpus of random tokens: what is measured is what training gets.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddot import recipes
+from ddot.absorbing import ScoreEntropy
+from ddot.backbones.dit import DiTConfig
+from ddot.backbones.llama import LlamaConfig
+from ddot.denoiser import DenoiserConfig
+from ddot.loader import Plan, Windows
+from ddot.methods.ddot import DDOT
+from ddot.methods.fixed_length import FixedLength
+from ddot.methods.method import Method
+from ddot.packing import pack
+from ddot.positions import random_terminal
+from ddot.run import Data, Run, Training
+from ddot.tokens import Vocabulary, learn_bpe
+from ddot.train import train
+
+Network = Callable[[Vocabulary], DenoiserConfig]
+
+
+def networks() -> dict[str, Network]:
+    """The networks that can be timed, with vocabularies of their public size."""
+
+    def sized(config: Callable[[int], DiTConfig]) -> Network:
+        return lambda v: DenoiserConfig(replace(config(v.size), vocabulary=50_260), v, ScoreEntropy(states=50_258))
+
+    def smollm2(v: Vocabulary) -> DenoiserConfig:
+        return DenoiserConfig.extended(replace(LlamaConfig.smollm2_135m(v.size), vocabulary=49_155), v)
+
+    return {
+        "sedd-small": sized(DiTConfig.small),
+        "sedd-medium": sized(DiTConfig.medium),
+        "smollm2": smollm2,
+        "toy": recipes.toy().network,
+    }
+
+
+def measure(
+    names: Iterable[str],
+    lengths: Iterable[int],
+    device: str,
+    slots: int,
+    steps: int,
+    workers: int,
+) -> list[dict[str, Any]]:
+    """One row for each network, length and layout: with couplings (DDOT), and without (fixed positions)."""
+    known = networks()
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        _random_corpus(Path(place) / "data")
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no network '{name}'; there are {', '.join(known)}")
+            for L in lengths:
+                for coupled, method in ((True, DDOT(terminal=random_terminal)), (False, FixedLength())):
+                    run = _run(name, known[name], method, Path(place), L, device, slots, steps, workers)
+                    figures = train(run, Path(place) / f"{name}-{L}-{coupled}")
+                    rows.append(
+                        {
+                            "network": name,
+                            "L": L,
+                            "couplings": coupled,
+                            "slots_per_second": figures["slots_per_second"],
+                            "of_matrix_peak": figures["utilisation"],
+                            "waiting_for_data": figures["waiting"],
+                        }
+                    )
+    return rows
+
+
+def _run(
+    name: str, network: Network, method: Method, place: Path, L: int, device: str, slots: int, steps: int, workers: int
+) -> Run:
+    cuda = device.startswith("cuda")
+    return Run(
+        name=f"{name} L={L}",
+        network=network,
+        data=Data(folder=str(place), sources=(("data", 1.0),), workers=workers),
+        plans=(Plan(method, recipes.ALL_MASKS, Windows(0.5), lengths=(L,)),),
+        training=Training(
+            steps=steps, slots=slots, device=device, bf16=cuda, compile=cuda, log_every=max(1, steps // 2), save_every=0
+        ),
+    )
+
+
+def _random_corpus(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefghij"), 4)) for _ in range(300)]
+    documents = [[" ".join(rng.choice(words, 24)) for _ in range(12)] for _ in range(3_000)]
+    pack(documents, learn_bpe(words, 600), folder)

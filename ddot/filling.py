@@ -1,0 +1,132 @@
+"""Filling gaps between prompt tokens: lengths planned or not, slots moved or still, and what came out gap by gap.
+
+Token ids only; `infill` turns text into these and back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, UInt64
+from torch import Tensor
+
+from ddot import rooms
+from ddot.chance import fold, uniform
+from ddot.denoiser import Denoiser
+from ddot.gaps import keep_out_of_closed
+from ddot.methods.ddot import DDOT
+from ddot.methods.fixed_length import FixedLength
+from ddot.positions import Terminal, grid_terminal
+from ddot.records import OPEN, Example, State, to_device
+from ddot.sampling import MostCertainFirst, Projection, Reveal, keep_prompt_order, keep_word_order
+from ddot.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Given tokens in order, what the network is told of them, and which of the n + 1 gaps may hold text."""
+
+    example: Example  # prompt tokens only
+    is_open: Bool[np.ndarray, "gaps"]
+
+    def __len__(self) -> int:
+        return len(self.example.tokens)
+
+    def with_rooms(self, room: Int[np.ndarray, "n"]) -> "Prompt":
+        """The same prompt, told how many tokens are missing after each given one."""
+        e = self.example
+        return Prompt(Example(e.tokens, e.is_prompt, e.hint, room), self.is_open)
+
+
+# Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
+ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], Float[Tensor, "gaps"]]
+
+
+def mean_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
+    """The expected length: least squared error, and totals that are right on average."""
+    return chances @ rooms.class_lengths(chances.device)
+
+
+def drawn_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
+    """A length drawn as the model says."""
+    below = (chances.cumsum(-1) <= u[:, None]).sum(-1).clamp(max=chances.shape[-1] - 1)
+    return rooms.class_lengths(chances.device)[below]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to sample. Without `choose_length` the diffusion itself decides how much text a gap gets (the paper)."""
+
+    steps: int = 16
+    slots: int = 64  # L while lengths are unknown
+    terminal: Terminal = grid_terminal
+    reveal: Reveal = field(default_factory=MostCertainFirst)
+    choose_length: ChooseLength | None = None
+    still: bool = False  # with planned lengths: slots start where they belong and do not move
+
+
+def fill(
+    model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], settings: Settings
+) -> Iterator[State]:
+    """The states of a batch of prompts, from t = 1 to 0. Nothing ever lies in a closed gap."""
+    L = settings.slots
+    if settings.choose_length is not None:
+        planned = plan(model, prompts, keys, settings.choose_length, L)
+        prompts = [prompt.with_rooms(room) for prompt, room in zip(prompts, planned, strict=True)]
+        L = max(len(prompt) + int(prompt.example.room.sum()) for prompt in prompts)  # type: ignore[union-attr]
+    device = next(model.parameters()).device
+    is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
+    for row, prompt in enumerate(prompts):
+        is_open[row, : len(prompt.is_open)] = torch.from_numpy(prompt.is_open)
+    kept: tuple[Projection, ...] = (
+        keep_prompt_order,
+        keep_word_order(model.vocabulary),
+        keep_out_of_closed(is_open.to(device)),
+    )
+    examples = [prompt.example for prompt in prompts]
+    if settings.still:
+        return FixedLength(reveal=settings.reveal).sample(model, examples, L, settings.steps, keys)
+    method = DDOT(terminal=settings.terminal, reveal=settings.reveal, projections=kept)
+    return method.sample(model, examples, L, settings.steps, keys)
+
+
+@torch.no_grad()
+def length_chances(
+    model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], L: int
+) -> list[Float[Tensor, "n classes"]]:
+    """For each prompt, the chances of each length class of the gap after each of its tokens, seen at t = 1."""
+    method = DDOT(terminal=grid_terminal)
+    start = method.start([prompt.example for prompt in prompts], L, keys, model.vocabulary)
+    chances = torch.softmax(model.room_logits(to_device(start, next(model.parameters()).device)), -1).cpu()
+    return [row[: len(prompt)] for row, prompt in zip(chances, prompts, strict=True)]  # prompts fill the first slots
+
+
+def plan(
+    model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], choose: ChooseLength, L: int
+) -> list[Int[np.ndarray, "n"]]:
+    """A length for every gap, 0 for closed ones, within L slots in all.
+
+    Fractions are not lost: gaps with the largest remainders are rounded up until the total is right.
+    """
+    draws = torch.from_numpy(uniform(fold(keys, 0x9A9), L))
+    planned = []
+    for prompt, chances, u in zip(prompts, length_chances(model, prompts, keys, L), draws, strict=True):
+        length = choose(chances, u[: len(prompt)]).double().numpy() * prompt.is_open[1:]
+        budget = L - len(prompt)
+        length *= min(1.0, budget / max(1e-9, length.sum()))
+        room = np.floor(length).astype(np.int64)
+        short = round(length.sum()) - int(room.sum())
+        for gap in np.argsort(room - length, kind="stable")[:short]:
+            room[gap] += 1
+        planned.append(room)
+    return planned
+
+
+def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "m"]]]:
+    """For each prompt, the tokens found in each of its n + 1 gaps."""
+    order = state.z.argsort(dim=-1, stable=True)
+    x, is_prompt = state.x.gather(1, order).cpu().numpy(), (state.kind != OPEN).gather(1, order).cpu().numpy()
+    word = ~is_prompt & (x != vocabulary.pad) & (x != vocabulary.mask)
+    gap = is_prompt.cumsum(-1)
+    return [[x[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)]
