@@ -121,7 +121,7 @@ def from_llama(
         inner_width=about["intermediate_size"],
         vocabulary=tokenizer.vocabulary.size,
         rotary_base=float(about.get("rope_theta", 10_000.0)),
-        norm_eps=float(about["rms_norm_eps"]),
+        norm_eps=float(f"{about['rms_norm_eps']:.6g}"),  # GGUF stores it in float32
     )
     if "lm_head.weight" in names and not about.get("tie_word_embeddings", False):
         raise ValueError("this checkpoint has an output matrix of its own; only tied embeddings are supported")

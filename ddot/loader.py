@@ -65,7 +65,8 @@ class Windows:
         tokens, ends = corpus.passage(int(rng.integers(len(corpus))), skip + size)
         if len(tokens) <= skip:
             skip = 0
-        return Passage(tokens[skip : skip + size], begins=skip == 0, ends=bool((ends == skip + size).any()))
+        stop = min(len(tokens), skip + size)
+        return Passage(tokens[skip:stop], begins=skip == 0, ends=bool((ends == stop).any()))
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ _AT_ONCE = 2_000  # documents encoded together
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Tells whether two tokenizers give the same ids."""
-    return hashlib.sha256(tokenizer.encoder.to_str().encode()).hexdigest()[:16]
+    """Tells whether two tokenizers have the same tokens at the same ids."""
+    tokens = sorted(tokenizer.encoder.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+    return hashlib.sha256("\n".join(token for token, _ in tokens).encode()).hexdigest()[:16]
 
 
 def pack(

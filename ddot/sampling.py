@@ -120,6 +120,19 @@ def reverse(
         yield state
 
 
+def without(model: Model, tokens: Sequence[int]) -> Model:
+    """The model with some tokens made impossible."""
+    if not tokens:
+        return model
+
+    def restricted(state: State) -> Prediction:
+        prediction = model(state)
+        columns = torch.tensor(tokens, device=prediction.log_score.device)
+        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
+
+    return restricted
+
+
 def clamp_prompt(start: State) -> Projection:
     """Prompt slots hold the tokens they started with."""
     is_prompt = start.kind != OPEN

@@ -16,7 +16,7 @@ from ddot.masking import missing_after
 from ddot.methods.method import Table
 from ddot.positions import clean_positions
 from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
-from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, read_out, reverse, time_grid
+from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, read_out, reverse, time_grid, without
 from ddot.tokens import Vocabulary
 
 
@@ -64,7 +64,8 @@ class FixedLength:
             return State(x=state.x, z=start.z, kind=state.kind, room=state.room, t=state.t)
 
         kept = (clamp_prompt(start), stay, *self.projections)
-        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
+        words_only = without(model, (model.vocabulary.pad, model.vocabulary.sep))
+        return reverse(words_only, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         return read_out(state, vocabulary)
