@@ -92,6 +92,7 @@ def prepare(
     without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are left out.")] = [],  # noqa: B006
     limit: Annotated[int | None, typer.Option(help="At most so many documents.")] = None,
     shard_mb: Annotated[int, typer.Option(help="Megabytes a shard.")] = 1024,
+    apart: Annotated[bool, typer.Option("--apart", help="Every sentence is a text of its own.")] = False,
 ) -> None:
     """Pack text into token shards that training reads without the text.
 
@@ -99,7 +100,7 @@ def prepare(
     """
     from ddot.prepare import prepare as pack_sources
 
-    meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20)
+    meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20, apart)
     print(json.dumps({name: meta[name] for name in ("documents", "sentences", "tokens")}))
 
 

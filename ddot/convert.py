@@ -97,9 +97,9 @@ def from_dit(
     blocks = 1 + max(int(name.split(".")[1]) for name in names if name.startswith("blocks."))
     condition = names["sigma_map.mlp.2.weight"].shape[0]
     # Both families have heads of 64.
-    trunk = DiTConfig(width, blocks, max(1, width // 64), vocabulary.size, condition)
+    trunk = DiTConfig(width, blocks, max(1, width // 64), vocabulary.rows, condition)
     score = CleanToken() if normalised else ScoreEntropy(states=rows)
-    new = vocabulary.size - rows
+    new = vocabulary.rows - rows
     embedding = names["vocab_embed.embedding"]
     names["vocab_embed.embedding"] = torch.cat([embedding, embedding[:-1].mean(0).expand(new, -1)])
     names["output_layer.linear.weight"] = torch.cat([names["output_layer.linear.weight"], torch.zeros(new, width)])
@@ -119,7 +119,7 @@ def from_llama(
         heads=about["num_attention_heads"],
         key_heads=about.get("num_key_value_heads", about["num_attention_heads"]),
         inner_width=about["intermediate_size"],
-        vocabulary=tokenizer.vocabulary.size,
+        vocabulary=tokenizer.vocabulary.rows,
         rotary_base=float(about.get("rope_theta", 10_000.0)),
         norm_eps=float(f"{about['rms_norm_eps']:.6g}"),  # GGUF stores it in float32
     )
@@ -141,11 +141,11 @@ def from_llama(
 
 
 def _with_new_rows(embedding: Tensor, tokenizer: Tokenizer) -> Tensor:
-    base, size = tokenizer.vocabulary.base, tokenizer.vocabulary.size
+    base, rows = tokenizer.vocabulary.base, tokenizer.vocabulary.rows
     if len(embedding) < base:
         raise ValueError(f"the tokenizer has {base} tokens, the checkpoint only {len(embedding)} rows")
     known = embedding[:base].float()
-    return torch.cat([known, known.mean(0).expand(size - base, -1)])
+    return torch.cat([known, known.mean(0).expand(rows - base, -1)])
 
 
 def from_gguf(file: Path) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]:
@@ -215,10 +215,11 @@ def pruned(
     """The same model with the vocabulary cut down to what a packed corpus uses; embedding rows follow."""
     counts = np.load(Corpus(keep).folder / "counts.npy")
     smaller, old = prune(tokenizer, counts.astype(np.int64), least)
-    special = np.arange(tokenizer.vocabulary.base, tokenizer.vocabulary.size)
-    rows = torch.from_numpy(np.concatenate([old, special]))
     new = smaller.vocabulary
-    per_token = [name for name, weight in trunk.items() if len(weight) == config.vocabulary.size]
+    # All rows after the ordinary tokens are alike but for [mask], the first of them.
+    special = tokenizer.vocabulary.base + np.minimum(np.arange(new.rows - new.base), 1)
+    rows = torch.from_numpy(np.concatenate([old, special]))
+    per_token = [name for name, weight in trunk.items() if len(weight) == config.vocabulary.rows]
     trunk = trunk | {name: trunk[name][rows] for name in per_token}
-    smaller_trunk = dataclasses.replace(config.trunk, vocabulary=new.size)
+    smaller_trunk = dataclasses.replace(config.trunk, vocabulary=new.rows)
     return dataclasses.replace(config, vocabulary=new, trunk=smaller_trunk), trunk, smaller

@@ -111,8 +111,14 @@ class Denoiser(nn.Module):
         at = state.x == self.vocabulary.mask if at is None else at
         h, velocity = self.read(state)
         sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
-        log_score = self.score.log_score(self.trunk.logits(h[at]), sigma, self.vocabulary.mask)
+        log_score = self.score.log_score(self.logits(h[at]), sigma, self.vocabulary.mask)
         return Prediction(at=at, log_score=log_score, velocity=velocity)
+
+    def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
+        """The trunk's logits, −∞ at the rows that only round the vocabulary up."""
+        logits = self.trunk.logits(hidden)
+        used = torch.arange(logits.shape[-1], device=logits.device) < self.vocabulary.size
+        return torch.where(used, logits, -torch.inf)
 
     def room_logits(self, state: State) -> Float[Tensor, "B L classes"]:
         """Logits of the length of the gap after each slot (meant for prompt slots)."""
@@ -128,7 +134,7 @@ class Denoiser(nn.Module):
         dsigma: Float[Tensor, "M"],
     ) -> Float[Tensor, "M"]:
         """Loss of chosen slots from their hidden vectors. Apart, so that it can be compiled as one."""
-        return self.score.loss(self.trunk.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
+        return self.score.loss(self.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
 
 
 def _mlp(features: int, width: int) -> nn.Sequential:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.annealing import greedy
+from ddot.annealing import greedy, greedy_words
 from ddot.benchmarks import Item, WordPrompt, word_prompt
 from ddot.chance import row_keys
 from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length
 from ddot.positions import grid_terminal, random_terminal
-from ddot.sampling import Leap
+from ddot.sampling import Leap, MostCertainFirst
 from ddot.tokens import Tokenizer
 
 
@@ -33,8 +33,10 @@ def ways() -> dict[str, Way]:
     made = [
         Way("ddot-u", Settings(terminal=grid_terminal, reveal=leap)),
         Way("ddot-r", Settings(terminal=random_terminal, reveal=leap)),
-        Way("ddot-u-sure", Settings(terminal=grid_terminal)),
-        Way("ddot-r-sure", Settings(terminal=random_terminal)),
+        Way("ddot-u-words", Settings(terminal=grid_terminal, reveal=Leap(greedy_words))),
+        Way("ddot-r-words", Settings(terminal=random_terminal, reveal=Leap(greedy_words))),
+        Way("ddot-u-sure", Settings(terminal=grid_terminal, reveal=MostCertainFirst(greedy_words))),
+        Way("ddot-r-sure", Settings(terminal=random_terminal, reveal=MostCertainFirst(greedy_words))),
         Way("planned", Settings(choose_length=mean_length)),
         Way("planned-still", Settings(choose_length=mean_length, still=True)),
         Way("oracle", Settings(), oracle=True),

@@ -33,6 +33,11 @@ class Prompt:
     def __len__(self) -> int:
         return len(self.example.tokens)
 
+    @property
+    def free(self) -> bool:
+        """Nothing is told of where text is missing."""
+        return self.example.hint is None or not self.example.hint.any()
+
     def with_rooms(self, room: Int[np.ndarray, "n"]) -> "Prompt":
         """The same prompt, told how many tokens are missing after each given one."""
         e = self.example
@@ -105,22 +110,41 @@ def length_chances(
 def plan(
     model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], choose: ChooseLength, L: int
 ) -> list[Int[np.ndarray, "n"]]:
-    """A length for every gap, 0 for closed ones, within L slots in all.
-
-    Fractions are not lost: gaps with the largest remainders are rounded up until the total is right.
-    """
+    """A length for every gap, 0 for closed ones, within L slots in all."""
     draws = torch.from_numpy(uniform(fold(keys, 0x9A9), L))
     planned = []
     for prompt, chances, u in zip(prompts, length_chances(model, prompts, keys, L), draws, strict=True):
         length = choose(chances, u[: len(prompt)]).double().numpy() * prompt.is_open[1:]
-        budget = L - len(prompt)
-        length *= min(1.0, budget / max(1e-9, length.sum()))
-        room = np.floor(length).astype(np.int64)
-        short = round(length.sum()) - int(room.sum())
-        for gap in np.argsort(room - length, kind="stable")[:short]:
-            room[gap] += 1
-        planned.append(room)
+        if prompt.free:
+            length = gathered(length, (1 - chances[:, 0]).double().numpy())
+        length *= min(1.0, (L - len(prompt)) / max(1e-9, length.sum()))
+        planned.append(rounded(length))
     return planned
+
+
+def gathered(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Expected lengths, gathered where text most likely goes; the total stays.
+
+    Where nobody says which gaps are open, each has a little of the expected text. Gaps are opened from the likeliest
+    on, each with the length it has when it is open, until the expected total is used up.
+    """
+    total, when_open = length.sum(), length / np.maximum(chance_open, 1e-6)
+    chosen = np.zeros_like(length)
+    for gap in np.argsort(-length, kind="stable"):
+        if chosen.sum() + when_open[gap] / 2 > total:
+            break
+        chosen[gap] = when_open[gap]
+    if not chosen.any():
+        chosen[np.argmax(length)] = 1.0
+    return chosen * (total / chosen.sum())
+
+
+def rounded(length: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    """Whole lengths with the same total: the largest remainders are rounded up."""
+    room = np.floor(length).astype(np.int64)
+    short = round(float(length.sum())) - int(room.sum())
+    room[np.argsort(room - length, kind="stable")[:short]] += 1
+    return room
 
 
 def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "m"]]]:

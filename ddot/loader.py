@@ -4,6 +4,8 @@ Batch number `step` is a pure function of (seed, step): the loader's position is
 workers nor the count of processes changes what is trained on.
 """
 
+import queue
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -155,7 +157,27 @@ class Batches(Dataset[tuple[int, Slots]]):
         """Batches start … stop − 1 in order, made ahead of time by `workers` processes (0: in this one)."""
         ahead = 4 if workers else None
         order = range(start, stop)
-        return iter(DataLoader(self, batch_size=None, sampler=order, num_workers=workers, prefetch_factor=ahead))
+        batches = DataLoader(self, batch_size=None, sampler=order, num_workers=workers, prefetch_factor=ahead)
+        return _ahead(iter(batches)) if workers else iter(batches)
+
+
+def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
+    """The same, taken over from the workers by a thread: receiving a batch takes milliseconds the device would idle."""
+    taken: queue.Queue[tuple[int, Slots] | BaseException | None] = queue.Queue(2)
+
+    def take() -> None:
+        try:
+            for batch in batches:
+                taken.put(batch)
+            taken.put(None)
+        except BaseException as error:  # handed to the one who asks for the batch
+            taken.put(error)
+
+    threading.Thread(target=take, daemon=True).start()
+    while (batch := taken.get()) is not None:
+        if isinstance(batch, BaseException):
+            raise batch
+        yield batch
 
 
 def with_edges(

@@ -21,6 +21,7 @@ def prepare(
     without: Iterable[Path] = (),
     limit: int | None = None,
     shard_bytes: int = 1 << 30,
+    apart: bool = False,
 ) -> dict[str, Any]:
     """Pack the sources into `output`. Returns its meta.json."""
     for name, value, known in (("split", split, SPLITS), ("form", form, FORMS)):
@@ -28,15 +29,18 @@ def prepare(
             raise ValueError(f"--{name} is '{value}'; there are {', '.join(known)}")
     left_out = {plain for file in without for plain in _benchmark_texts(file)}
     texts = islice((text for source in sources for text in read(source, field)), limit)
-    about = {"sources": [Path(source).name for source in sources], "split": split, "form": form}
-    return pack(_pieces(texts, split, form, left_out), Tokenizer.load(tokenizer), output, shard_bytes, about)
+    about = {"sources": [Path(source).name for source in sources], "split": split, "form": form, "apart": apart}
+    pieces = _pieces(texts, split, form, left_out, apart)
+    return pack(pieces, Tokenizer.load(tokenizer), output, shard_bytes, about)
 
 
-def _pieces(texts: Iterable[str], split: str, form: str, left_out: set[str]) -> Iterator[list[str]]:
+def _pieces(texts: Iterable[str], split: str, form: str, left_out: set[str], apart: bool) -> Iterator[list[str]]:
     for text in texts:
         pieces = [FORMS[form](piece) for piece in SPLITS[split](text)]
         pieces = [piece for piece in pieces if not left_out or _plain(piece) not in left_out]
-        if pieces:
+        if apart:
+            yield from ([piece] for piece in pieces)
+        elif pieces:
             yield pieces
 
 

@@ -27,7 +27,7 @@ def toy() -> Run:
 
     def network(vocabulary: Vocabulary) -> DenoiserConfig:
         trunk = LlamaConfig(
-            width=96, blocks=3, heads=4, key_heads=2, inner_width=256, vocabulary=vocabulary.size, rotary_base=1000.0
+            width=96, blocks=3, heads=4, key_heads=2, inner_width=256, vocabulary=vocabulary.rows, rotary_base=1000.0
         )
         return DenoiserConfig.extended(trunk, vocabulary)
 
@@ -46,7 +46,7 @@ def toy() -> Run:
 
 def smollm2() -> Run:
     """The embedded model: SmolLM2-135M made bidirectional, all masks, free and located, told and untold lengths."""
-    about = {"position_weight": TokenUnitWeight(), "room_factor": 0.2}
+    about = {"position_weight": TokenUnitWeight(), "room_factor": 1.0}
     moving = DDOT(terminal=random_terminal, **about)  # type: ignore[arg-type]
     still = FixedLength(**about)  # type: ignore[arg-type]
     passages = EitherCut(0.7, WholeSentences(3), Windows(0.5))
@@ -55,7 +55,7 @@ def smollm2() -> Run:
     told = Telling(located=1.0, rooms=1.0)
     return Run(
         name="smollm2",
-        network=lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(v.size), v),
+        network=lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(v.rows), v),
         start="runs/base/smollm2",
         data=Data(
             folder="runs/data",
@@ -75,24 +75,26 @@ def smollm2() -> Run:
             workers=14,
         ),
         plans=(
-            Plan(moving, ALL_MASKS, passages, some_told, (32, 64, 64, 128), 0.9, 0.1, 0.5),
-            Plan(moving, ALL_MASKS, full, told, (32, 64), 0.9, 0.05, 0.3),
-            Plan(still, ALL_MASKS, full, told, (32, 64), 0.9, 0.05, 0.2),
+            Plan(moving, ALL_MASKS, passages, some_told, (32, 64, 64), 0.9, full_noise=0.15, weight=0.4),
+            Plan(moving, ALL_MASKS, full, told, (32, 64, 128), 0.9, full_noise=0.05, weight=0.2),
+            Plan(still, ALL_MASKS, full, told, (32, 64, 128), 0.9, full_noise=0.05, weight=0.4),
         ),
         training=Training(
-            seconds=500.0,
-            slots=131_072,
-            rate=5e-4,
-            added_rate=2e-3,
+            seconds=1000.0,
+            slots=65_536,
+            rate=1e-3,
+            matrix_rate=2e-3,
+            added_rate=3e-3,
             warmup=100,
-            decay=0.3,
+            decay=0.5,
             average=0.995,
             position_factor=0.05,
             position_warmup=200,
             bf16=True,
             compile=True,
             device="cuda",
-            save_every=1_000_000,
+            save_every=2_000,
+            dev_every=1_000,
         ),
     )
 
@@ -103,7 +105,7 @@ def _papers(name: str, size: Callable[[int], DiTConfig], source: str, start: str
     def network(vocabulary: Vocabulary) -> DenoiserConfig:
         # 50258: the states of the public SEDD checkpoints, which the shift of the score is defined with.
         return DenoiserConfig(
-            size(vocabulary.size), vocabulary, ScoreEntropy(states=vocabulary.base + 1), position_scale=512.0
+            size(vocabulary.rows), vocabulary, ScoreEntropy(states=vocabulary.base + 1), position_scale=512.0
         )
 
     method = DDOT(terminal=random_terminal)

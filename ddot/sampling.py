@@ -73,7 +73,9 @@ class MostCertainFirst:
     """As many slots as the schedule asks for are revealed, those the model is surest of first.
 
     Neighbouring slots that decide at once, each for itself, double words; deciding the sure ones first lets the others
-    see them. `anneal` draws the token; how sure the model is of it orders the slots.
+    see them. `anneal` draws the token; how sure the model is of it orders the slots. Pads and words are ordered apart
+    and revealed at the same pace: pads are always surer, and a slot that is asked again and again until it says [pad]
+    would leave no word.
     """
 
     def __init__(self, anneal: Annealing = greedy):
@@ -84,14 +86,17 @@ class MostCertainFirst:
     ) -> Int[Tensor, "B L"]:
         chances = absorbing.final(prediction.log_score, vocabulary.mask)
         tokens = self.anneal(chances, vocabulary).draw(u[prediction.at])
-        certainty = torch.full_like(u, -1.0)
-        certainty[prediction.at] = chances.gather(1, tokens[:, None])[:, 0]
-        open_slots = (state.kind == OPEN).sum(-1)
-        stay = torch.ceil(open_slots * s - 1e-6).clamp(max=prediction.at.sum(-1).float())
-        reveal = prediction.at.sum(-1) - stay
-        rank = certainty.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1, stable=True)
         drawn = _put(state.x, prediction.at, tokens)
-        return torch.where(rank < reveal[:, None], drawn, state.x)
+        certainty = torch.zeros_like(u)
+        certainty[prediction.at] = chances.gather(1, tokens[:, None])[:, 0]
+        masked = prediction.at.sum(-1)
+        stay = torch.ceil((state.kind == OPEN).sum(-1) * s - 1e-6).clamp(max=masked)
+        order = torch.full_like(u, torch.inf)
+        for group in (prediction.at & (drawn == vocabulary.pad), prediction.at & (drawn != vocabulary.pad)):
+            rank = torch.where(group, certainty, -1.0).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+            order = torch.where(group, (rank + 0.5) / group.sum(-1, keepdim=True).clamp(min=1), order)
+        place = order.argsort(dim=-1, stable=True).argsort(dim=-1)
+        return torch.where(place < (masked - stay)[:, None], drawn, state.x)
 
 
 def reverse(

@@ -40,6 +40,11 @@ class Vocabulary:
     def size(self) -> int:
         return self.base + 3
 
+    @property
+    def rows(self) -> int:
+        """Rows of a network: `size` rounded up to 64, as matrix kernels like it. The last ones are never used."""
+        return -(-self.size // 64) * 64
+
     def check(self, tokens: Int[np.ndarray, "n"]) -> None:
         """Refuse ids that are no ordinary token or [sep]: a clean text holds no [mask] and no [pad]."""
         wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))

@@ -5,7 +5,6 @@ The real loop on a corpus of random tokens: what is measured is what training ge
 
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,10 @@ def networks() -> dict[str, Network]:
     """The networks that can be timed, with vocabularies of their public size."""
 
     def sized(config: Callable[[int], DiTConfig]) -> Network:
-        return lambda v: DenoiserConfig(replace(config(v.size), vocabulary=50_260), v, ScoreEntropy(states=50_258))
+        return lambda v: DenoiserConfig(config(Vocabulary(50_257).rows), v, ScoreEntropy(states=50_258))
 
     def smollm2(v: Vocabulary) -> DenoiserConfig:
-        return DenoiserConfig.extended(replace(LlamaConfig.smollm2_135m(v.size), vocabulary=49_155), v)
+        return DenoiserConfig.extended(LlamaConfig.smollm2_135m(Vocabulary(49_152).rows), v)
 
     return {
         "sedd-small": sized(DiTConfig.small),

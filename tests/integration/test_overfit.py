@@ -33,7 +33,7 @@ L = 12
 
 
 def train(steps, rows=48):
-    trunk = LlamaConfig(width=96, blocks=3, heads=4, key_heads=2, inner_width=256, vocabulary=V.size)
+    trunk = LlamaConfig(width=96, blocks=3, heads=4, key_heads=2, inner_width=256, vocabulary=V.rows)
     config = DenoiserConfig(
         trunk=trunk, vocabulary=V, score=CleanToken(elbo=False), time=True, surroundings=True, predict_clean=True
     )

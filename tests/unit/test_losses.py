@@ -42,7 +42,7 @@ def batch(method=None, L=10, count=12):
 
 
 def model(score=None, **changes):
-    trunk = DiTConfig(width=16, blocks=1, heads=2, vocabulary=V.size, condition_width=8)
+    trunk = DiTConfig(width=16, blocks=1, heads=2, vocabulary=V.rows, condition_width=8)
     net = Denoiser(DenoiserConfig(trunk=trunk, vocabulary=V, score=score or ScoreEntropy(V.base + 1), **changes))
     with torch.no_grad():
         for parameter in net.parameters():
@@ -99,7 +99,7 @@ def test_losses_are_the_sum_over_masked_slots(score):
     prediction = net(state)
     at = prediction.at
     t = slots.t[:, None].expand_as(slots.u)[at]
-    logits = net.trunk.logits(net.read(state)[0][at])
+    logits = net.logits(net.read(state)[0][at])
     per_slot = score.loss(logits, slots.x_0[at], net.noise.sigma(t), net.noise.dsigma(t), V.mask)
     torch.testing.assert_close(losses.token, per_slot.sum().detach() / slots.u.numel())
     position = position_loss(prediction.velocity, slots.z_0, slots.z_T, equal_weight(slots.t, 10))

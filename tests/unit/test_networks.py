@@ -18,12 +18,12 @@ V = Vocabulary(20)
 
 
 def dit_config(**changes):
-    trunk = DiTConfig(width=32, blocks=2, heads=4, vocabulary=V.size, condition_width=16)
+    trunk = DiTConfig(width=32, blocks=2, heads=4, vocabulary=V.rows, condition_width=16)
     return dataclasses.replace(DenoiserConfig(trunk=trunk, vocabulary=V, score=ScoreEntropy(V.base + 1)), **changes)
 
 
 def llama_config(**changes):
-    trunk = LlamaConfig(width=32, blocks=2, heads=4, key_heads=2, inner_width=48, vocabulary=V.size)
+    trunk = LlamaConfig(width=32, blocks=2, heads=4, key_heads=2, inner_width=48, vocabulary=V.rows)
     full = DenoiserConfig(trunk=trunk, vocabulary=V, score=CleanToken(), time=True, surroundings=True, rooms=True)
     return dataclasses.replace(full, **changes)
 
@@ -117,7 +117,9 @@ def test_retrofit_reproduces_plain_sedd_at_integer_positions():
     state = dataclasses.replace(state, z=(torch.arange(10.0) * 2 / 10).expand(3, 10))  # L/2 units each
     prediction = model(state)
     expected = plain_sedd(dict(model.trunk.named_parameters()), state.x, model.noise.sigma(state.t), heads=4)
-    torch.testing.assert_close(prediction.log_score, expected[state.x == V.mask], rtol=1e-4, atol=1e-5)
+    used = prediction.log_score[:, : V.size]
+    torch.testing.assert_close(used, expected[state.x == V.mask][:, : V.size], rtol=1e-4, atol=1e-5)
+    assert torch.isneginf(prediction.log_score[:, V.size :]).all()  # rows that only round up are never drawn
     assert (prediction.velocity == 0).all()
 
 
@@ -129,7 +131,7 @@ def test_symmetries(config):
     mixed = State(**{f: getattr(state, f)[:, order] for f in ("x", "z", "kind", "room")}, t=state.t)
     permuted = model(mixed)
     torch.testing.assert_close(permuted.velocity, prediction.velocity[:, order], rtol=1e-4, atol=1e-5)
-    full = torch.zeros(3, 10, V.size).masked_scatter(prediction.at[..., None], prediction.log_score)
+    full = torch.zeros(3, 10, V.rows).masked_scatter(prediction.at[..., None], prediction.log_score)
     torch.testing.assert_close(permuted.log_score, full[:, order][permuted.at], rtol=1e-4, atol=1e-5)
 
     shifted = model(dataclasses.replace(state, z=state.z + 0.37))
@@ -155,7 +157,7 @@ def test_logits_at_chosen_slots_only():
     everywhere = model(state, at=torch.ones_like(state.x, dtype=torch.bool))
     chosen = torch.rand(3, 10) < 0.3
     some = model(state, at=chosen)
-    assert some.log_score.shape == (int(chosen.sum()), V.size)
+    assert some.log_score.shape == (int(chosen.sum()), V.rows)
     torch.testing.assert_close(some.log_score, everywhere.log_score[chosen.flatten()], rtol=1e-4, atol=1e-5)
 
 
