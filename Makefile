@@ -1,25 +1,30 @@
+# make demo   install into .venv and fill example sentences with the embedded model
 # make test   install everything into .venv and run ruff, mypy and the whole test suite
 # make lint   ruff and mypy alone
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := dev
+PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
+# What the tests need beyond the core.
+EXTRAS := dev,metrics,gguf,plots,data,track
 
-.PHONY: test lint install clean
-test: install lint
+.PHONY: demo test lint clean
+test: .venv/ready-for-tests lint
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2
 
-lint: install
+lint: .venv/ready-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-install: .venv/installed-$(EXTRAS)
-
 # torch first and pinned: the CPU build. A range would take a build with gigabytes of CUDA.
-.venv/installed-$(EXTRAS): pyproject.toml constraints.txt
+.venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0 -c constraints.txt
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(PIP) torch==2.13.0
+	$(PIP) -e .
+	touch $@
+
+.venv/ready-for-tests: .venv/ready
+	$(PIP) -e '.[$(EXTRAS)]'
 	touch $@
 
 clean:

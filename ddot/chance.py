@@ -9,69 +9,42 @@ from typing import Generic, TypeVar
 import numpy as np
 from jaxtyping import Float, Float32, Int, UInt64
 
-from ddot.kernel import kernel
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_WORD = 0xFFFFFFFFFFFFFFFF
 
 
-@kernel
-def mix(x: np.uint64) -> np.uint64:
+def mix(x: UInt64[np.ndarray, "*n"]) -> UInt64[np.ndarray, "*n"]:
     """A bijective scramble of 64 bits (the finaliser of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-@kernel
-def random_bits(key: int, counter: int) -> int:
-    """Number `counter` of the stream of `key`, 64 bits."""
-    return mix(np.uint64(key) + np.uint64(counter + 1) * _GOLDEN)
-
-
-@kernel
-def _fold(keys: np.ndarray, word: int) -> np.ndarray:
-    out = np.empty(len(keys), np.uint64)
-    for i in range(len(keys)):
-        out[i] = mix(mix(np.uint64(keys[i]) + _GOLDEN) ^ np.uint64(word) * _GOLDEN)
-    return out
-
-
-@kernel
-def _uniform(keys: np.ndarray, n: int) -> np.ndarray:
-    out = np.empty((len(keys), n), np.float32)
-    for row in range(len(keys)):
-        for i in range(n):
-            # A 24-bit number plus a half: exact in float32, never 0 and never 1.
-            bits = random_bits(keys[row], i)
-            out[row, i] = (np.float32(bits >> np.uint64(41)) + np.float32(0.5)) * np.float32(2.0**-23)
-    return out
-
-
 def row_keys(seed: int, rows: int, first: int = 0) -> UInt64[np.ndarray, "rows"]:
     """Keys of rows first, first + 1, … of a run with this seed."""
-    rows_ = np.arange(first, first + rows, dtype=np.uint64)
-    scrambled = _fold(rows_, 0x0D07)
-    return _fold(scrambled ^ np.uint64(mix(np.uint64(seed & 0xFFFFFFFFFFFFFFFF))), 1)
+    numbers = np.arange(first, first + rows, dtype=np.uint64)
+    return fold(fold(numbers, 0x0D07) ^ mix(np.array([seed & _WORD], np.uint64)), 1)
 
 
 def fold(keys: UInt64[np.ndarray, "rows"], word: int) -> UInt64[np.ndarray, "rows"]:
     """New keys, one for each purpose or step `word`, independent of the old ones."""
-    return _fold(keys, word & 0xFFFFFFFFFFFFFFFF)
+    return mix(mix(keys + _GOLDEN) ^ np.array([word & _WORD], np.uint64) * _GOLDEN)
 
 
 def uniform(keys: UInt64[np.ndarray, "rows"], n: int) -> Float32[np.ndarray, "rows n"]:
-    """n numbers in (0, 1) for each key."""
-    return _uniform(keys, n)
+    """n numbers in (0, 1) for each key: 23 bits and a half, exact in float32, never 0 and never 1."""
+    bits = mix(keys[:, None] + np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN)
+    return ((bits >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
 def generator(key: int) -> np.random.Generator:
     """A full numpy generator started from one key, for code that draws many kinds of numbers."""
-    return np.random.Generator(np.random.Philox(key=int(key)))
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 def spread_times(key: int, rows: int, smallest: float = 1e-3) -> Float32[np.ndarray, "rows"]:
     """Times for the rows of one global batch, each U(smallest, 1), spread evenly over the batch (antithetic)."""
-    start = _uniform(np.array([key], np.uint64), 1)[0, 0]
+    start = uniform(np.array([key], np.uint64), 1)[0, 0]
     even = (start + np.arange(rows) / rows) % 1.0
     return (smallest + (1 - smallest) * even).astype(np.float32)
 

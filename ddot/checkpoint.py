@@ -25,6 +25,7 @@ from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.quantise import SCALE, decompress, run_in_int8
 from ddot.tokens import Tokenizer, Vocabulary
 
 # How config.json names the classes a network is built from.
@@ -119,20 +120,26 @@ def load_config(path: Path | str) -> DenoiserConfig:
     return config
 
 
-def load_model(path: Path | str) -> tuple[Denoiser, Tokenizer]:
-    """The network (weights in float32, on the CPU) and the tokenizer of a model folder."""
+def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenizer]:
+    """The network (on the CPU; in float32, or with 8-bit matrices) and the tokenizer of a model folder."""
     folder = model_folder(path)
     config, tokenizer = load_config(folder), Tokenizer.load(folder)
     check_vocabulary(config, tokenizer, folder)
     with torch.device("meta"):
         model = Denoiser(config)
-    load_weights(model, {name: weight.float() for name, weight in load_tensors(folder, "model").items()}, folder)
-    return model, tokenizer
+    stored = load_tensors(folder, "model")
+    check_weights(model, stored, folder)
+    if int8:
+        run_in_int8(model, stored)
+    else:
+        model.load_state_dict(decompress(stored), assign=True)
+    return model.eval(), tokenizer
 
 
-def load_weights(model: torch.nn.Module, weights: dict[str, Tensor], where: Path | str) -> None:
-    """Give `model` these weights; every name and shape must fit."""
+def check_weights(model: torch.nn.Module, stored: Mapping[str, Tensor], where: Path | str) -> None:
+    """Every name and shape must fit."""
     wanted = model.state_dict()
+    weights = {name: weight for name, weight in stored.items() if not name.endswith(SCALE)}
     missing, extra = sorted(wanted.keys() - weights.keys()), sorted(weights.keys() - wanted.keys())
     wrong = [name for name in wanted.keys() & weights.keys() if wanted[name].shape != weights[name].shape]
     if missing or extra or wrong:
@@ -140,7 +147,6 @@ def load_weights(model: torch.nn.Module, weights: dict[str, Tensor], where: Path
             f"the weights in {where} do not fit its config.json: "
             f"missing {missing[:3]}, not expected {extra[:3]}, of another shape {wrong[:3]}"
         )
-    model.load_state_dict(weights, assign=True)
 
 
 def check_vocabulary(config: DenoiserConfig, tokenizer: Tokenizer, where: Path | str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
-from ddot.checkpoint import load_tensors, load_weights, save_model
+from ddot.checkpoint import check_weights, load_tensors, save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.packing import Corpus
 from ddot.tokens import Tokenizer, Vocabulary, byte_level, prune
@@ -47,9 +47,9 @@ def convert(
     model = Denoiser(config)
     fresh = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
     weights = {**fresh, **{f"trunk.{name}": weight for name, weight in trunk.items()}}
-    load_weights(model, weights, source)
+    check_weights(model, weights, source)
     dest.mkdir(parents=True)
-    save_model(model.state_dict(), config, encoder, {"converted_from": source.name}, dest)
+    save_model(weights, config, encoder, {"converted_from": source.name}, dest)
     return config
 
 

@@ -11,129 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 
 from ddot.chance import fold, generator, row_keys
-from ddot.kernel import kernel
-from ddot.positions import POOL, grid_position, random_terminal, sorted_uniform
-
-_BIG = 1e30  # stands for +∞ among positions of size about 1, and leaves room for sums
-
-
-@kernel
-def _sweep(a: np.ndarray, n: int, b: np.ndarray, m: int, left: np.ndarray, right: np.ndarray, q: np.ndarray) -> None:
-    """q[:m] ← for each pool point, how many targets may still be unplaced, at most, if it is to stay unused.
-
-    Sweep the merged points from left to right with F = targets seen − pool points used. V(F), the least cost of a
-    prefix that ends with F, stays convex. Its slopes at F < 0 are the stack `left`, those at F ≥ 0 the deque
-    `right`; both are stored without the sweep coordinate x, which shifts them all alike. a[n] must be +BIG.
-    """
-    # Unsigned indices spare numba's wrap-around test on every access: a fifth of the sweep's time.
-    one = np.uint64(1)
-    top, head, tail, i = np.uint64(n), np.uint64(0), np.uint64(0), np.uint64(0)
-    for k in range(n):
-        left[k] = -_BIG  # left[:top] is the stack
-    newest = _BIG  # of the deque right[head:tail], its smallest; BIG when it is empty
-    target = a[i]
-    for k in range(m):
-        j = np.uint64(k)
-        x = b[j]
-        while target <= x:
-            top -= one
-            newest = left[top] - 2.0 * target
-            right[tail] = newest
-            tail += one
-            i += one
-            target = a[i]
-        if newest + x < 0.0:
-            while right[head] + x >= 0.0:
-                head += one
-            q[j] = i - (tail - head)
-            left[top] = newest + 2.0 * x
-            tail -= one
-            newest = right[tail - one] if tail > head else _BIG
-        else:
-            head = tail = np.uint64(0)
-            newest = _BIG
-            q[j] = i
-            left[top] = x
-        top += one
-
-
-@kernel
-def _couple(
-    is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray, given: np.ndarray, use_given: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    # The loops below write first and advance by a flag instead of branching on is_prompt: a mispredicted branch
-    # a slot cost as much as the rest of the loop (measured: 37 against 19 ns a slot in all).
-    B, L = is_prompt.shape
-    z_0 = np.empty((B, L), np.float32)
-    z_T = np.empty((B, L), np.float32)
-    prompt = np.empty(L + 1)
-    pool = np.empty(L + 1)
-    target = np.empty(L + 1)
-    slot_of = np.empty(L + 1, np.int64)
-    left = np.empty(2 * L)
-    right = np.empty(2 * L)
-    q = np.empty(L, np.int64)
-    for row in range(B):
-        real = n_real[row]
-        n_prompt = 0
-        for i in range(real):
-            n_prompt += is_prompt[row, i]
-        n_response = real - n_prompt
-        n_pool = L - n_prompt
-
-        if use_given:
-            p = 0
-            for i in range(L):
-                prompt[p] = given[row, i]
-                pool[i - p] = given[row, i]
-                p += is_prompt[row, i]
-            prompt[:n_prompt].sort()
-            pool[:n_pool].sort()
-        else:
-            sorted_uniform(prompt, n_prompt, keys[row])
-            sorted_uniform(pool, n_pool, keys[row] ^ POOL)
-
-        scale = real / L
-        step = 2.0 / max(1.0, real - 1.0)
-        start = grid_position(0, real)
-        flags, clean, noisy = is_prompt[row], z_0[row], z_T[row]
-        before = np.uint64(0)  # prompt tokens so far
-        for k in range(real):
-            slot = np.uint64(k)
-            a = start + step * k
-            clean[slot] = scale * a
-            noisy[slot] = prompt[before]
-            target[slot - before] = a
-            slot_of[slot - before] = k
-            before += np.uint64(flags[slot])
-        target[n_response] = _BIG
-
-        _sweep(target, n_response, pool, n_pool, left, right, q)
-        unplaced = n_response
-        pad = L - 1
-        for j in range(n_pool - 1, -1, -1):
-            b = pool[np.uint64(j)]
-            taken = unplaced > q[np.uint64(j)]
-            unplaced -= taken
-            which = np.uint64(unplaced)
-            slot = np.uint64(slot_of[which] if taken else pad)
-            noisy[slot] = b
-            clean[slot] = scale * (target[which] if taken else b)
-            pad -= 1 - taken
-    return z_0, z_T
-
-
-@kernel
-def _match(a: np.ndarray, n: int, b: np.ndarray, m: int) -> np.ndarray:
-    q = np.empty(m, np.int64)
-    _sweep(a, n, b, m, np.empty(n + m), np.empty(n + m), q)
-    pi = np.empty(n, np.int64)
-    unplaced = n
-    for j in range(m - 1, -1, -1):
-        if unplaced > q[j]:
-            unplaced -= 1
-            pi[unplaced] = j
-    return pi
+from ddot.positions import random_terminal
 
 
 def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
@@ -149,7 +27,9 @@ def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[
             raise ValueError(f"match: {name} hold NaN or infinite positions; remove them first")
         if (np.diff(values) < 0).any():
             raise ValueError(f"match: {name} are not ascending; pass np.sort({name})")
-    return _match(np.append(targets, _BIG).astype(np.float64), n, pool.astype(np.float64), m)
+    from ddot.kernels import match_sorted
+
+    return match_sorted(np.append(targets, 1e30).astype(np.float64), n, pool.astype(np.float64), m)
 
 
 @runtime_checkable
@@ -179,7 +59,9 @@ def couple(
     """
     keys = _checked(is_prompt, n_real, seed, z_T)
     given = np.empty((0, 0), np.float32) if z_T is None else z_T
-    return _couple(is_prompt, n_real.astype(np.int64), keys, given, z_T is not None)
+    from ddot.kernels import couple_rows
+
+    return couple_rows(is_prompt, n_real.astype(np.int64), keys, given, z_T is not None)
 
 
 def couple_independently(

@@ -75,11 +75,12 @@ class MostCertainFirst:
     Neighbouring slots that decide at once, each for itself, double words; deciding the sure ones first lets the others
     see them. `anneal` draws the token; how sure the model is of it orders the slots. Pads and words are ordered apart
     and revealed at the same pace: pads are always surer, and a slot that is asked again and again until it says [pad]
-    would leave no word.
+    would leave no word. `apart` holds back words that stand right beside a surer one of the same step.
     """
 
-    def __init__(self, anneal: Annealing = greedy):
+    def __init__(self, anneal: Annealing = greedy, apart: bool = True):
         self.anneal = anneal
+        self.apart = apart
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
@@ -93,10 +94,29 @@ class MostCertainFirst:
         stay = torch.ceil((state.kind == OPEN).sum(-1) * s - 1e-6).clamp(max=masked)
         order = torch.full_like(u, torch.inf)
         for group in (prediction.at & (drawn == vocabulary.pad), prediction.at & (drawn != vocabulary.pad)):
-            rank = torch.where(group, certainty, -1.0).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+            sure = torch.where(group, certainty, -1.0)
+            if self.apart:
+                sure = torch.where(group & ~_surest_around(state.z, sure, group), sure - 1, sure)
+            rank = sure.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
             order = torch.where(group, (rank + 0.5) / group.sum(-1, keepdim=True).clamp(min=1), order)
         place = order.argsort(dim=-1, stable=True).argsort(dim=-1)
         return torch.where(place < (masked - stay)[:, None], drawn, state.x)
+
+
+def _surest_around(
+    z: Float[Tensor, "B L"], sure: Float[Tensor, "B L"], group: Bool[Tensor, "B L"]
+) -> Bool[Tensor, "B L"]:
+    """Slots no two of which are neighbours in reading order: the surest, then the surest not beside it, and so on."""
+    order = z.argsort(dim=-1, stable=True)
+    row, left = sure.gather(1, order), group.gather(1, order)
+    chosen = torch.zeros_like(left)
+    while left.any():
+        height = torch.nn.functional.pad(torch.where(left, row, -torch.inf), (1, 1), value=-torch.inf)
+        peak = left & (height[:, 1:-1] > height[:, :-2]) & (height[:, 1:-1] >= height[:, 2:])
+        chosen |= peak
+        beside = torch.nn.functional.pad(peak, (1, 1))
+        left = left & ~(peak | beside[:, :-2] | beside[:, 2:])
+    return torch.zeros_like(chosen).scatter(1, order, chosen)
 
 
 def reverse(
@@ -108,20 +128,23 @@ def reverse(
     reveal: Reveal | None = None,
     projections: Sequence[Projection] = (),
 ) -> Iterator[State]:
-    """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step, projections applied."""
+    """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step toward where they belong.
+
+    Projections act on the goal z + t·velocity, the clean positions as they are predicted now, not on slots that are
+    still under way: those cross each other on straight paths. The last step ends at the goal, so what holds there
+    holds for the text. Without projections this is plain Euler.
+    """
     reveal = reveal or Leap()
     yield state
     for step, (t, s) in enumerate(pairwise(times)):
         u = torch.from_numpy(uniform(fold(keys, step), state.x.shape[1])).to(state.z.device)
         prediction = model(state)
-        state = dataclasses.replace(
-            state,
-            x=reveal(state, prediction, s, u, vocabulary),
-            z=state.z + (t - s) * prediction.velocity,
-            t=torch.full_like(state.t, s),
-        )
+        x = reveal(state, prediction, s, u, vocabulary)
+        goal = dataclasses.replace(state, x=x, z=state.z + t * prediction.velocity, t=torch.full_like(state.t, s))
         for project in projections:
-            state = project(state)
+            goal = project(goal)
+        z = goal.z if s <= 0 else torch.lerp(state.z, goal.z, (t - s) / t)
+        state = dataclasses.replace(goal, z=z)
         yield state
 
 
@@ -134,6 +157,24 @@ def without(model: Model, tokens: Sequence[int]) -> Model:
         prediction = model(state)
         columns = torch.tensor(tokens, device=prediction.log_score.device)
         return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
+
+    return restricted
+
+
+def without_echo(model: Model, vocabulary: Vocabulary) -> Model:
+    """The model with a token made impossible right beside the same token ("the the")."""
+
+    def restricted(state: State) -> Prediction:
+        prediction = model(state)
+        order = state.z.argsort(dim=-1, stable=True)
+        row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
+        score = prediction.log_score.clone()
+        for neighbour in (row[:, :-2], row[:, 2:]):
+            token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
+            # A masked neighbour, or a pad, forbids nothing.
+            keep = (token == vocabulary.mask) | (token == vocabulary.pad)
+            score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
+        return dataclasses.replace(prediction, log_score=score)
 
     return restricted
 

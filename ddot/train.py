@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from ddot import __version__
 from ddot.checkpoint import (
     check_vocabulary,
+    check_weights,
     complete_steps,
     damaged,
     load_config,
     load_tensors,
-    load_weights,
     model_folder,
     save_model,
     save_step,
@@ -36,6 +36,7 @@ from ddot.methods.method import Method
 from ddot.optimisers import Average, Muon, warm_hold_decay
 from ddot.packing import Corpus, pack
 from ddot.progress import Meter
+from ddot.quantise import decompress
 from ddot.records import Slots, to_device
 from ddot.run import Run, Training
 from ddot.tokens import Tokenizer, learn_bpe
@@ -160,9 +161,10 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     if config.trunk != old.trunk:
         raise ValueError(f"{run.start} has the trunk {old.trunk}; the recipe {run.name} wants {config.trunk}")
     model = Denoiser(config)
-    weights = {name: weight.float() for name, weight in load_tensors(folder, "model").items()}
     fresh = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
-    load_weights(model, {**fresh, **weights}, folder)
+    weights = {**fresh, **decompress(load_tensors(folder, "model"))}
+    check_weights(model, weights, folder)
+    model.load_state_dict(weights)
     return model, tokenizer
 
 

@@ -82,8 +82,8 @@ class Block(nn.Module):
         self,
         h: Float[Tensor, "B L d"],
         condition: Float[Tensor, "B c"],
-        cos: Float[Tensor, "B L half"],
-        sin: Float[Tensor, "B L half"],
+        cos: Float[Tensor, "B L D"],
+        sin: Float[Tensor, "B L D"],
     ) -> Float[Tensor, "B L d"]:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaLN_modulation(condition)[:, None].chunk(6, -1)
         qkv = self.attn_qkv(modulate(self.norm1(h), shift_a, scale_a)).unflatten(-1, (3, self.heads, -1))

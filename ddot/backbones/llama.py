@@ -58,14 +58,29 @@ class Block(nn.Module):
         self.mlp_out = nn.Linear(inner, d, bias=False)
 
     def forward(
-        self, h: Float[Tensor, "B L d"], cos: Float[Tensor, "B L half"], sin: Float[Tensor, "B L half"]
+        self, h: Float[Tensor, "B L d"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"]
     ) -> Float[Tensor, "B L d"]:
         c = self.config
         qkv = self.attn_qkv(self.norm1(h)).unflatten(-1, (-1, c.head_width))
-        q, k, v = qkv.split([c.heads, c.key_heads, c.key_heads], 2)
-        h = h + self.attn_out(attend(rotate(q, cos, sin), rotate(k, cos, sin), v, c.causal))
+        qk, v = qkv.split([c.heads + c.key_heads, c.key_heads], 2)
+        q, k = rotate(qk, cos, sin).split([c.heads, c.key_heads], 2)
+        h = h + self.attn_out(attend(q, k, v, c.causal))
         gate, up = self.mlp_in(self.norm2(h)).chunk(2, -1)
         return h + self.mlp_out(nn.functional.silu(gate) * up)
+
+
+class Table(nn.Module):
+    """Token embeddings and, with the same rows, logits."""
+
+    def __init__(self, rows: int, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, width))
+
+    def forward(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
+        return nn.functional.embedding(x, self.weight)
+
+    def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
+        return nn.functional.linear(hidden, self.weight)
 
 
 class Llama(nn.Module):
@@ -75,7 +90,7 @@ class Llama(nn.Module):
         super().__init__()
         self.config = config
         self.width = config.width
-        self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
+        self.embed_tokens = Table(config.vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = RMSNorm(config.width, config.norm_eps)
         for name, parameter in self.named_parameters():
@@ -96,4 +111,4 @@ class Llama(nn.Module):
         return self.norm(h)
 
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
-        return nn.functional.linear(hidden, self.embed_tokens.weight)
+        return self.embed_tokens.logits(hidden)

@@ -27,20 +27,20 @@ class Trunk(Protocol):
 
 def rotary(
     positions: Float[Tensor, "B L"], head_width: int, base: float
-) -> tuple[Float[Tensor, "B L half"], Float[Tensor, "B L half"]]:
-    """(cos, sin) of position × frequency, for real-valued positions, in float32."""
+) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L D"]]:
+    """(cos, signed sin) of position × frequency for real-valued positions, in float32; the pairs are (i, i + D/2)."""
     half = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device) / head_width
     angles = positions.float()[..., None] * base**-half
-    return angles.cos(), angles.sin()
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
 def rotate(
-    heads: Float[Tensor, "B L H D"], cos: Float[Tensor, "B L half"], sin: Float[Tensor, "B L half"]
+    heads: Float[Tensor, "B L H D"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"]
 ) -> Float[Tensor, "B L H D"]:
     """Rotate the pairs (i, i + D/2) of each head by the slot's angles."""
     cos, sin = cos[:, :, None].to(heads.dtype), sin[:, :, None].to(heads.dtype)
-    a, b = heads.chunk(2, -1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return heads * cos + heads.roll(heads.shape[-1] // 2, -1) * sin
 
 
 def attend(

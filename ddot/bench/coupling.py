@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 
 from ddot.chance import row_keys
 from ddot.coupling import couple
-from ddot.kernel import kernel
-from ddot.positions import POOL, grid_position, random_terminal, sorted_uniform
+from ddot.kernels import draw_sets, grid_position, kernel
+from ddot.positions import random_terminal
 
 # The bars of the library's speed, as ratios in one run: (contender, L) → how many times faster we must be.
 BARS = {("dp", 1024): 12.0, ("dp", 128): 2.5, ("dp", 64): 1.8, ("scipy", 1024): 40.0, ("scipy", 64): 15.0}
@@ -70,8 +70,7 @@ def _couple_by_alignment(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.nda
         n_prompt = 0
         for i in range(real):
             n_prompt += is_prompt[row, i]
-        sorted_uniform(prompt, n_prompt, keys[row])
-        sorted_uniform(pool, L - n_prompt, keys[row] ^ POOL)
+        draw_sets(prompt, n_prompt, pool, L - n_prompt, keys[row])
         scale = real / L
         p = 0
         for i in range(real):

@@ -16,7 +16,7 @@ from ddot.masking import missing_after
 from ddot.methods.method import Table
 from ddot.positions import clean_positions
 from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
-from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, read_out, reverse, time_grid, without
+from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, read_out, reverse, time_grid, without, without_echo
 from ddot.tokens import Vocabulary
 
 
@@ -65,6 +65,7 @@ class FixedLength:
 
         kept = (clamp_prompt(start), stay, *self.projections)
         words_only = without(model, (model.vocabulary.pad, model.vocabulary.sep))
+        words_only = without_echo(words_only, model.vocabulary)
         return reverse(words_only, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:

@@ -8,13 +8,13 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernel chance records tokens noise rooms",
+    "kernels chance records tokens noise rooms",
     "positions coupling absorbing annealing masking corpora packing template",
     "backbones",
     "denoiser",
     "losses sampling gaps",
     "methods",
-    "prepare checkpoint distributed optimisers loader run progress train convert",
+    "quantise prepare checkpoint distributed optimisers loader run progress train convert",
     "filling benchmarks metrics evaluate infill",
     "recipes tables plots serve cli bench",
 ]

@@ -25,6 +25,7 @@ from ddot.sampling import (
     reverse,
     sort_within,
     time_grid,
+    without_echo,
 )
 from ddot.tokens import Vocabulary
 
@@ -202,8 +203,37 @@ def test_projections_keep_what_must_hold():
         assert (state.x[kind == 1] == 2).all()
         for row in range(B):
             assert (torch.diff(state.z[row, kind[row] == 1]) >= 0).all()
-            words = (kind[row] == 0) & (state.x[row] < V.mask)
-            assert (torch.diff(state.z[row, words]) >= 0).all()
+    for row in range(B):  # words that are revealed on the way reach their order at the end
+        words = (kind[row] == 0) & (state.x[row] < V.mask)
+        assert (torch.diff(state.z[row, words]) >= 0).all()
+
+
+def test_words_beside_a_surer_one_wait():
+    # Slots 0 … 3 in reading order; two can be revealed. 1 is surest, 0 and 2 stand beside it, so 3 comes before them.
+    sure = torch.tensor([[0.8, 0.9, 0.7, 0.3]])
+    start = dataclasses.replace(all_masked(1, 4), z=torch.tensor([[0.0, 0.1, 0.2, 0.3]]))
+
+    def model(state):
+        rest = (1 - sure[0]) / 2
+        chances = torch.stack([sure[0], rest, rest, *(torch.full((4,), 1e-12),) * 3], -1)
+        return Prediction(at=state.x == V.mask, log_score=chances.log(), velocity=torch.zeros_like(state.z))
+
+    for apart, revealed in ((True, [1, 3]), (False, [0, 1])):
+        state = list(reverse(model, start, [1.0, 0.5], V, row_keys(0, 1), MostCertainFirst(apart=apart)))[-1]
+        assert torch.nonzero(state.x[0] != V.mask)[:, 0].tolist() == revealed
+
+
+def test_no_echo_of_a_neighbour():
+    state = dataclasses.replace(
+        all_masked(1, 4), x=torch.tensor([[2, V.mask, 1, V.mask]]), z=torch.tensor([[0.2, 0.1, 0.0, 0.9]])
+    )
+
+    def model(state):
+        at = state.x == V.mask
+        return Prediction(at=at, log_score=torch.zeros(2, V.size), velocity=torch.zeros_like(state.z))
+
+    score = without_echo(model, V)(state).log_score
+    assert torch.isneginf(score).nonzero().tolist() == [[0, 1], [0, 2], [1, 2]]  # slot 1 lies between tokens 1 and 2
 
 
 def test_read_out_sorts_by_position_and_drops_pads():

@@ -1,0 +1,110 @@
+"""Weights as 8-bit integers with a scale for each row: a quarter of the size, and about 3 times as fast on a CPU.
+
+A matrix w is stored as round(w / scale) in int8 and scale = max|row| / 127. On a CPU its products run in torch's
+8-bit kernels; the activations of a call are quantised too, all with one scale: rows are best run one at a time.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float, Int, Int8
+from torch import Tensor, nn
+
+from ddot.backbones.llama import Table
+from ddot.denoiser import Denoiser
+
+SCALE = ".scale"  # a quantised matrix NAME has its scales under NAME.scale
+
+
+def to_int8(rows: Float[Tensor, "n k"]) -> tuple[Int8[Tensor, "n k"], Float[Tensor, "n"]]:
+    """(int8 rows, scale of each row)."""
+    scale = rows.abs().amax(-1).clamp(min=1e-12) / 127
+    return (rows / scale[:, None]).round().to(torch.int8), scale
+
+
+class Int8Linear(nn.Module):
+    """A linear layer in 8-bit integers: oneDNN's kernels, weights packed for this processor."""
+
+    def __init__(self, weight: Int8[Tensor, "n k"], scale: Float[Tensor, "n"], bias: Float[Tensor, "n"] | None = None):
+        super().__init__()
+        self.packed = torch.ops.onednn.qlinear_prepack(weight, None)
+        self.scale, self.bias = scale, bias
+        self.zero = torch.zeros(len(scale), dtype=torch.long)
+
+    def forward(self, x: Float[Tensor, "*n k"]) -> Float[Tensor, "*n m"]:
+        flat = x.flatten(0, -2)
+        low, high = (float(end) for end in torch.aminmax(flat)) if flat.numel() else (0.0, 0.0)
+        step = max(max(high, 0.0) - min(low, 0.0), 1e-12) / 255
+        zero = round(-min(low, 0.0) / step)
+        # Unsigned activations are what the processor's instruction takes. (+0.5, cut off, rounds.)
+        whole = (flat * (1 / step)).add_(zero + 0.5).to(torch.uint8)
+        out = torch.ops.onednn.qlinear_pointwise(
+            whole, step, zero, self.packed, self.scale, self.zero, self.bias, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return out.unflatten(0, x.shape[:-1])
+
+
+def available() -> bool:
+    """Whether this build of torch has the 8-bit kernels."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")
+
+
+class Int8Table(nn.Module):
+    """Token embeddings and, with the same rows, logits."""
+
+    def __init__(self, weight: Int8[Tensor, "V d"], scale: Float[Tensor, "V"]):
+        super().__init__()
+        self.weight, self.scale = weight, scale
+        self.linear = Int8Linear(weight, scale)
+
+    def forward(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
+        return self.weight[x].float() * self.scale[x][..., None]
+
+    def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
+        return self.linear(hidden)
+
+
+def compress(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights for storage: the trunk's matrices in int8, everything else in float16."""
+    stored: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        if weight.dim() == 2 and name.startswith("trunk."):
+            stored[name], scale = to_int8(weight.float())
+            stored[name + SCALE] = scale.float()
+        else:
+            stored[name] = weight.half()
+    return stored
+
+
+def decompress(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Float32 weights from any storage."""
+    return {
+        name: weight.float() * stored[name + SCALE][:, None] if name + SCALE in stored else weight.float()
+        for name, weight in stored.items()
+        if not name.endswith(SCALE)
+    }
+
+
+def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
+    """Give a network (which may be on `meta`) its stored weights and let its matrices multiply in int8."""
+    stored = stored if any(name.endswith(SCALE) for name in stored) else compress(stored)
+    floats = decompress({name: weight for name, weight in stored.items() if _is_float(name, stored)})
+    for path, module in list(model.named_modules()):
+        name = f"{path}.weight"
+        if name + SCALE in stored and isinstance(module, nn.Linear):
+            bias = floats.pop(f"{path}.bias", None)
+            _replace(model, path, Int8Linear(stored[name], stored[name + SCALE], bias))
+        elif name + SCALE in stored and isinstance(module, Table):
+            _replace(model, path, Int8Table(stored[name], stored[name + SCALE]))
+    for name in [name for name, _ in model.named_parameters() if name + SCALE in stored]:  # a bare matrix
+        floats[name] = stored[name].float() * stored[name + SCALE][:, None]
+    model.load_state_dict({**model.state_dict(), **floats}, assign=True)
+
+
+def _is_float(name: str, stored: Mapping[str, Tensor]) -> bool:
+    return not name.endswith(SCALE) and name + SCALE not in stored
+
+
+def _replace(model: nn.Module, path: str, new: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, new)
