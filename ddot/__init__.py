@@ -1,3 +1,23 @@
-"""Fill blanks of unknown length: tokens and continuous positions, denoised together."""
+"""Fill blanks of unknown length: tokens and continuous positions, denoised together.
+
+    import ddot
+    model = ddot.load()
+    model.infill("We were so ___ wedding.", n=3)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddot.infill import Frame, Infill, Model, load
 
 __version__ = "0.1.0"
+__all__ = ["Frame", "Infill", "Model", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when they are first asked for: `import ddot` alone stays quick."""
+    if name not in __all__:
+        raise AttributeError(f"ddot has no '{name}'; it has {', '.join(__all__)}")
+    from ddot import infill
+
+    return getattr(infill, name)

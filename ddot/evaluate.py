@@ -3,16 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 import torch
 
 from ddot.annealing import greedy, greedy_words
 from ddot.benchmarks import Item, WordPrompt, word_prompt
 from ddot.chance import row_keys
 from ddot.denoiser import Denoiser
-from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length
+from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
+from ddot.metrics import score as score
 from ddot.positions import grid_terminal, random_terminal
 from ddot.sampling import Leap, MostCertainFirst
 from ddot.tokens import Tokenizer
@@ -84,20 +83,4 @@ def _wide_enough(settings: Settings, prompts: Sequence[Prompt], way: Way) -> Set
     """L for this batch: what the oracle says, or the usual one, or more where a prompt leaves no room in it."""
     if way.oracle:
         return replace(settings, slots=max(len(p) + int(p.example.room.sum()) for p in prompts))  # type: ignore[union-attr]
-    longest = max(len(prompt) for prompt in prompts)
-    return replace(settings, slots=max(settings.slots, 16 * int(np.ceil((longest + 16) / 16))))
-
-
-def score(items: Sequence[Item], texts: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """BLEU, success rate and length error of filled texts."""
-    from ddot.metrics import bleu, length_error, success_rate
-
-    references = [list(item.words) for item in items]
-    mean, absolute = length_error(references, texts)
-    return {
-        "bleu2": bleu(references, texts, 2),
-        "bleu4": bleu(references, texts, 4),
-        "success": success_rate([item.given for item in items], texts),
-        "length_error": mean,
-        "length_error_abs": absolute,
-    }
+    return replace(settings, slots=roomy(max(len(prompt) for prompt in prompts)))

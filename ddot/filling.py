@@ -19,7 +19,7 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.positions import Terminal, grid_terminal
 from ddot.records import OPEN, Example, State, to_device
-from ddot.sampling import MostCertainFirst, Projection, Reveal, keep_prompt_order, keep_word_order
+from ddot.sampling import MostCertainFirst, Projection, Restriction, Reveal, keep_prompt_order, keep_word_order
 from ddot.tokens import Vocabulary
 
 
@@ -69,6 +69,7 @@ class Settings:
     reveal: Reveal = field(default_factory=MostCertainFirst)
     choose_length: ChooseLength | None = None
     still: bool = False  # with planned lengths: slots start where they belong and do not move
+    restrictions: tuple[Restriction, ...] = ()
 
 
 def fill(
@@ -91,9 +92,17 @@ def fill(
     )
     examples = [prompt.example for prompt in prompts]
     if settings.still:
-        return FixedLength(reveal=settings.reveal).sample(model, examples, L, settings.steps, keys)
-    method = DDOT(terminal=settings.terminal, reveal=settings.reveal, projections=kept)
+        still = FixedLength(reveal=settings.reveal, restrictions=settings.restrictions)
+        return still.sample(model, examples, L, settings.steps, keys)
+    method = DDOT(
+        terminal=settings.terminal, reveal=settings.reveal, projections=kept, restrictions=settings.restrictions
+    )
     return method.sample(model, examples, L, settings.steps, keys)
+
+
+def roomy(prompt: int) -> int:
+    """How many slots to look at a prompt of so many tokens with, while lengths are unknown."""
+    return max(64, 16 * -(-(prompt + 16) // 16))
 
 
 @torch.no_grad()

@@ -26,6 +26,8 @@ _APART = 1e-5
 
 Model = Callable[[State], Prediction]
 Projection = Callable[[State], State]
+# What may be chosen: the prediction for a state with some tokens made impossible (a score of −∞).
+Restriction = Callable[[State, Prediction], Prediction]
 
 
 @runtime_checkable
@@ -127,6 +129,7 @@ def reverse(
     keys: UInt64[np.ndarray, "B"],
     reveal: Reveal | None = None,
     projections: Sequence[Projection] = (),
+    restrictions: Sequence[Restriction] = (),
 ) -> Iterator[State]:
     """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step toward where they belong.
 
@@ -139,6 +142,8 @@ def reverse(
     for step, (t, s) in enumerate(pairwise(times)):
         u = torch.from_numpy(uniform(fold(keys, step), state.x.shape[1])).to(state.z.device)
         prediction = model(state)
+        for restrict in restrictions:
+            prediction = restrict(state, prediction)
         x = reveal(state, prediction, s, u, vocabulary)
         goal = dataclasses.replace(state, x=x, z=state.z + t * prediction.velocity, t=torch.full_like(state.t, s))
         for project in projections:
@@ -148,24 +153,20 @@ def reverse(
         yield state
 
 
-def without(model: Model, tokens: Sequence[int]) -> Model:
-    """The model with some tokens made impossible."""
-    if not tokens:
-        return model
+def without(*tokens: int) -> Restriction:
+    """Some tokens made impossible."""
 
-    def restricted(state: State) -> Prediction:
-        prediction = model(state)
+    def restrict(state: State, prediction: Prediction) -> Prediction:
         columns = torch.tensor(tokens, device=prediction.log_score.device)
         return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
 
-    return restricted
+    return restrict
 
 
-def without_echo(model: Model, vocabulary: Vocabulary) -> Model:
-    """The model with a token made impossible right beside the same token ("the the")."""
+def without_echo(vocabulary: Vocabulary) -> Restriction:
+    """A token made impossible right beside the same token ("the the")."""
 
-    def restricted(state: State) -> Prediction:
-        prediction = model(state)
+    def restrict(state: State, prediction: Prediction) -> Prediction:
         order = state.z.argsort(dim=-1, stable=True)
         row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
         score = prediction.log_score.clone()
@@ -176,7 +177,7 @@ def without_echo(model: Model, vocabulary: Vocabulary) -> Model:
             score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
         return dataclasses.replace(prediction, log_score=score)
 
-    return restricted
+    return restrict
 
 
 def clamp_prompt(start: State) -> Projection:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ class Tokenizer:
         return cls(byte_level(models.BPE.from_file(str(vocab), str(merges))))
 
     def save(self, path: Path | str) -> None:
-        self.encoder.save(str(path))
+        self.encoder.save(str(path), pretty=False)
 
     def encode(self, text: str) -> Int[np.ndarray, "n"]:
         return np.array(self.encoder.encode(text, add_special_tokens=False).ids, np.int64)
@@ -141,26 +142,51 @@ def prune(
 ) -> tuple[Tokenizer, Int[np.ndarray, "kept"]]:
     """(a smaller tokenizer, the old ids of its tokens): tokens that occur `least` times, and all they are made of.
 
-    Bytes and special tokens always stay, so every text can still be written.
+    Bytes and added tokens always stay, so every text can still be written; one that was counted is encoded as before.
     """
     spec = json.loads(tokenizer.encoder.to_str())
     if spec["model"]["type"] != "BPE":
         raise ValueError(f"only a BPE vocabulary can be pruned, this one is {spec['model']['type']}")
     vocab: dict[str, int] = spec["model"]["vocab"]
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in spec["model"]["merges"]]
-    made = {left + right: (left, right) for left, right in merges}
+    made, added = _made_of(merges), [token["content"] for token in spec["added_tokens"]]
     kept: set[str] = set()
-    wanted = [token for token, row in vocab.items() if token not in made or counts[row] >= least]
+    wanted = [token for token, row in vocab.items() if token not in made or token in added or counts[row] >= least]
     while wanted:
         token = wanted.pop()
         if token not in kept:
             kept.add(token)
             wanted.extend(made.get(token, ()))
-    order = sorted(kept, key=vocab.__getitem__)
+    # Added tokens that the model does not have follow its own, as the library wants it.
+    order = [*sorted(kept, key=vocab.__getitem__), *(token for token in added if token not in vocab)]
     rows = {token: new for new, token in enumerate(order)}
-    spec["model"]["vocab"] = rows
-    spec["model"]["merges"] = [[a, b] for a, b in merges if a in rows and b in rows and a + b in rows]
-    for added in spec["added_tokens"]:
-        added["id"] = rows[added["content"]]
-    smaller = Tokenizer(Encoder.from_str(json.dumps(spec)))
-    return smaller, np.array([vocab[token] for token in order], np.int64)
+    spec["model"]["vocab"] = {token: row for token, row in rows.items() if token in vocab}
+    spec["model"]["merges"] = [[a, b] for a, b in merges if a in kept and b in kept and a + b in kept]
+    for token in spec["added_tokens"]:
+        token["id"] = rows[token["content"]]
+    spec["post_processor"] = None  # never used, and it may hold old ids
+    old = tokenizer.encoder.get_vocab(with_added_tokens=True)
+    return Tokenizer(Encoder.from_str(json.dumps(spec))), np.array([old[token] for token in order], np.int64)
+
+
+def _made_of(merges: list[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The two parts each token is merged from when text is encoded."""
+    rank = {pair: number for number, pair in enumerate(merges)}
+    made: dict[str, tuple[str, ...]] = {}
+    for pair in merges:
+        token = "".join(pair)
+        # Some vocabularies list every way to cut a token in two; the order of all merges decides which one is used.
+        made[token] = _last_merge(token, rank) or pair if token in made else pair
+    return made
+
+
+def _last_merge(token: str, rank: dict[tuple[str, ...], int]) -> tuple[str, ...] | None:
+    """The pair that encoding merges last to get a token; None if it does not get it from letters."""
+    parts = list(token)
+    while len(parts) > 2:
+        pairs = [(rank[pair], place) for place, pair in enumerate(pairwise(parts)) if pair in rank]
+        if not pairs:
+            return None
+        _, place = min(pairs)
+        parts[place : place + 2] = ["".join(parts[place : place + 2])]
+    return tuple(parts) if tuple(parts) in rank else None

@@ -18,7 +18,17 @@ from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.methods.method import Table
 from ddot.positions import Terminal, grid_terminal
 from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
-from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, keep_prompt_order, read_out, reverse, time_grid
+from ddot.sampling import (
+    Leap,
+    Projection,
+    Restriction,
+    Reveal,
+    clamp_prompt,
+    keep_prompt_order,
+    read_out,
+    reverse,
+    time_grid,
+)
 from ddot.tokens import Vocabulary
 
 
@@ -30,6 +40,7 @@ class DDOT:
     room_factor: float = 0.0
     reveal: Reveal = field(default_factory=Leap)
     projections: tuple[Projection, ...] = (keep_prompt_order,)
+    restrictions: tuple[Restriction, ...] = ()
 
     def prepare(
         self,
@@ -67,8 +78,8 @@ class DDOT:
     ) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
-        projections = (clamp_prompt(start), *self.projections)
-        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, projections)
+        kept = (clamp_prompt(start), *self.projections)
+        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The tokens of each row in reading order."""

@@ -16,7 +16,18 @@ from ddot.masking import missing_after
 from ddot.methods.method import Table
 from ddot.positions import clean_positions
 from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
-from ddot.sampling import Leap, Projection, Reveal, clamp_prompt, read_out, reverse, time_grid, without, without_echo
+from ddot.sampling import (
+    Leap,
+    Projection,
+    Restriction,
+    Reveal,
+    clamp_prompt,
+    read_out,
+    reverse,
+    time_grid,
+    without,
+    without_echo,
+)
 from ddot.tokens import Vocabulary
 
 
@@ -26,6 +37,7 @@ class FixedLength:
     room_factor: float = 0.0
     reveal: Reveal = field(default_factory=Leap)
     projections: tuple[Projection, ...] = ()
+    restrictions: tuple[Restriction, ...] = ()
 
     def prepare(
         self,
@@ -64,9 +76,9 @@ class FixedLength:
             return State(x=state.x, z=start.z, kind=state.kind, room=state.room, t=state.t)
 
         kept = (clamp_prompt(start), stay, *self.projections)
-        words_only = without(model, (model.vocabulary.pad, model.vocabulary.sep))
-        words_only = without_echo(words_only, model.vocabulary)
-        return reverse(words_only, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
+        v = model.vocabulary
+        words_only = (without(v.pad, v.sep), without_echo(v), *self.restrictions)
+        return reverse(model, start, time_grid(steps), v, keys, self.reveal, kept, words_only)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         return read_out(state, vocabulary)

@@ -14,8 +14,8 @@ TIERS = [
     "denoiser",
     "losses sampling gaps",
     "methods",
-    "quantise prepare checkpoint distributed optimisers loader run progress train convert",
-    "filling benchmarks metrics evaluate infill",
+    "quantise prepare checkpoint distributed optimisers loader run progress train convert package",
+    "filling typist windows blanks benchmarks metrics evaluate infill",
     "recipes tables plots serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}

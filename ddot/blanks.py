@@ -1,0 +1,274 @@
+"""Filling the blanks of one window of text: how long, with which tokens, how good.
+
+A window is sampled on its own, as wide as it needs, with numbers from its own key: its answer does not depend on what
+else is being filled.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt64
+from torch import Tensor
+
+from ddot import absorbing, rooms
+from ddot.annealing import Annealing, Tempered, greedy, greedy_words
+from ddot.chance import fold, uniform
+from ddot.denoiser import Denoiser
+from ddot.filling import (
+    Settings,
+    drawn_length,
+    fill,
+    gap_tokens,
+    gathered,
+    length_chances,
+    mean_length,
+    roomy,
+    rounded,
+)
+from ddot.methods.fixed_length import FixedLength
+from ddot.positions import Terminal, grid_terminal, random_terminal
+from ddot.records import OPEN, Prediction, State, to_device
+from ddot.sampling import Leap, MostCertainFirst, Restriction, without
+from ddot.template import Blank
+from ddot.tokens import Tokenizer
+from ddot.typist import Alphabet, Pieces, View, WithinWords, lay_out
+from ddot.windows import SLOTS, TOKENS_A_WORD
+
+TERMINALS: dict[str, Terminal] = {"grid": grid_terminal, "random": random_terminal}
+STEPS = 16
+# Tokens. In training every length up to 32 words was as common; the blanks people leave are mostly short.
+_BREVITY = 10.0
+
+Tokens = Int[np.ndarray, "m"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How to fill. Without `terminal` lengths are planned first and slots stay where they belong; with one, slots
+    start there and move, and the diffusion decides lengths (DDOT-U: grid, DDOT-R: random)."""
+
+    steps: int = STEPS
+    temperature: float = 0.0
+    top_p: float = 1.0
+    terminal: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.steps <= 1000:
+            raise ValueError(f"steps is {self.steps}; it must lie between 1 and 1000")
+        if not 0 <= self.temperature <= 10:
+            raise ValueError(f"temperature is {self.temperature}; it must lie between 0 (the likeliest) and 10")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it must lie in (0, 1]")
+        if self.terminal is not None and self.terminal not in TERMINALS:
+            raise ValueError(f"terminal is '{self.terminal}'; there are {', '.join(TERMINALS)}")
+
+    @property
+    def anneal(self) -> Annealing:
+        if self.temperature > 0:
+            return Tempered(self.temperature, self.top_p)
+        return greedy if self.terminal is None else greedy_words
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The text of each blank as its tokens spell it, and the log-chances of tokens and lengths, in nats."""
+
+    raw: list[str]
+    log_chances: list[float]
+
+
+class Filler:
+    """A network and its tokenizer, filling windows."""
+
+    def __init__(self, model: Denoiser, tokenizer: Tokenizer):
+        self.model, self.tokenizer, self.alphabet = model, tokenizer, Alphabet(tokenizer)
+
+    def fill(
+        self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool = False
+    ) -> Filled:
+        """The blanks filled. `draw`: lengths are drawn as the model says; otherwise the expected ones are taken."""
+        chances = self.length_chances(view)
+        lengths = self.lengths(view, blanks, chances, key, draw)
+        found = None
+        if choice.terminal is not None or lengths is None:
+            *_, last = self.moving(view, blanks, lengths, key, choice)
+            found = self._shared_out(view, blanks, gap_tokens(last, [view.prompt], self.model.vocabulary)[0])
+            if not all(map(self._within, blanks, found)):  # bounds are kept by filling anew where nothing moves
+                lengths, found = self.bounded(view, blanks, [len(tokens) for tokens in found]), None
+        if found is None:
+            assert lengths is not None
+            *_, last = self.still(view, blanks, lengths, key, choice)
+            found = [last.x[0, span.start : span.stop].cpu().numpy() for span in lay_out(view, blanks, lengths)[1]]
+        log_chances = self._token_chances(view, blanks, found)
+        if chances is not None:
+            log_chances += _length_chances(view, chances, found)
+        return Filled([self.tokenizer.decode(tokens) for tokens in found], log_chances)
+
+    def states(
+        self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice
+    ) -> Iterator[State]:
+        """The states that `fill` goes through."""
+        lengths = self.lengths(view, blanks, self.length_chances(view), key, draw=False)
+        if choice.terminal is None and lengths is not None:
+            return self.still(view, blanks, lengths, key, choice)
+        return self.moving(view, blanks, lengths, key, choice)
+
+    def moving(
+        self,
+        view: View,
+        blanks: Sequence[Blank],
+        lengths: Sequence[int] | None,
+        key: UInt64[np.ndarray, "1"],
+        choice: Choice,
+    ) -> Iterator[State]:
+        """The states of slots that start on a grid or at random places and find theirs.
+
+        Told the lengths where the network can use them, otherwise [pad]s decide how many words there are.
+        """
+        prompt, slots = view.prompt, min(SLOTS, roomy(len(view.prompt)))
+        if lengths is not None:
+            prompt, slots = lay_out(view, blanks, lengths)[0], len(view.prompt) + sum(lengths)
+        settings = Settings(
+            steps=choice.steps,
+            slots=slots,
+            terminal=TERMINALS[choice.terminal or "grid"],
+            reveal=Leap(choice.anneal) if lengths is None else MostCertainFirst(choice.anneal),
+            restrictions=(without(*self.alphabet.no_text, self.model.vocabulary.sep), *self._form(view)),
+        )
+        return fill(self.model, [prompt], key, settings)
+
+    def still(
+        self,
+        view: View,
+        blanks: Sequence[Blank],
+        lengths: Sequence[int],
+        key: UInt64[np.ndarray, "1"],
+        choice: Choice,
+    ) -> Iterator[State]:
+        """The states of slots that stay where they are: `lengths` tokens for the blanks."""
+        prompt, spans = lay_out(view, blanks, lengths)
+        L = len(prompt) + sum(lengths)
+        method = FixedLength(
+            reveal=WithinWords(MostCertainFirst(choice.anneal), self.alphabet, [spans]),
+            restrictions=(Pieces(self.alphabet, [spans], L), *self._form(view)),
+        )
+        # With a token a step every one sees all before it: more steps would change nothing.
+        steps = max(1, min(choice.steps, sum(lengths)))
+        return method.sample(self.model, [prompt.example], L, steps, key)
+
+    def _form(self, view: View) -> tuple[Restriction, ...]:
+        """Marks stand apart from words only in texts that are written so themselves."""
+        return () if self.alphabet.loose[view.prompt.example.tokens].any() else (without(*self.alphabet.loose_marks),)
+
+    def length_chances(self, view: View) -> Float[Tensor, "n classes"] | None:
+        """The chances of each length class of the gap after each prompt token; None if the network cannot tell."""
+        if self.model.room_head is None:
+            return None
+        nobody = np.zeros(1, np.uint64)  # a grid start needs no chance
+        return length_chances(self.model, [view.prompt], nobody, roomy(len(view.prompt)))[0]
+
+    def lengths(
+        self,
+        view: View,
+        blanks: Sequence[Blank],
+        chances: Float[Tensor, "n classes"] | None,
+        key: UInt64[np.ndarray, "1"],
+        draw: bool,
+    ) -> list[int] | None:
+        """How many tokens each blank gets, within its bounds; None if the network cannot tell."""
+        if chances is None:
+            return None
+        u = torch.from_numpy(uniform(fold(key, 0x9A9), len(chances))[0])
+        likely = chances
+        if not view.prompt.free:
+            likely = chances * torch.exp(-rooms.class_lengths() / _BREVITY)
+            likely = likely / likely.sum(-1, keepdim=True)
+        length = (drawn_length if draw else mean_length)(likely, u).double().numpy() * view.prompt.is_open[1:]
+        if view.prompt.free:
+            length = gathered(length, (1 - chances[:, 0]).double().numpy())
+        whole = rounded(length)
+        shares = np.bincount(view.after, minlength=len(whole))
+        found = []
+        for after in view.after:  # blanks with nothing between them share what their gap gets
+            part = -(-int(whole[after]) // int(shares[after]))
+            found.append(part)
+            whole[after] -= part
+            shares[after] -= 1
+        return self.bounded(view, blanks, found)
+
+    def bounded(self, view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> list[int]:
+        """Lengths in tokens that can hold the words each blank asks for, within the slots there are."""
+        least = [blank.least for blank in blanks]
+        wanted = []
+        for blank, length in zip(blanks, lengths, strict=True):
+            # No more tokens than words: a slot that may not begin a word would be forced to be half of one.
+            most = SLOTS if blank.most is None else blank.most
+            wanted.append(min(max(length, round(TOKENS_A_WORD * blank.least)), most))
+        room = max(SLOTS - len(view.prompt), sum(least)) - sum(least)
+        beyond = np.array(wanted) - np.array(least)
+        if beyond.sum() > room:
+            beyond = rounded(beyond * (room / beyond.sum()))
+        return [a + int(b) for a, b in zip(least, beyond, strict=True)]
+
+    def _within(self, blank: Blank, tokens: Tokens) -> bool:
+        words = len(self.tokenizer.decode(tokens).split())
+        return blank.least <= words and (blank.most is None or words <= blank.most)
+
+    def _shared_out(self, view: View, blanks: Sequence[Blank], gaps: Sequence[Tokens]) -> list[Tokens]:
+        """The tokens found in each gap, for each blank. Blanks that share a gap take words in turn, as they may."""
+        left = {after: gaps[after + 1] for after in view.after}
+        found = []
+        for number, (blank, after) in enumerate(zip(blanks, view.after, strict=True)):
+            tokens = left[after]
+            begins = np.concatenate([[True], self.alphabet.begins[tokens[1:]]])[: len(tokens)]
+            starts = np.flatnonzero(begins)
+            others = [
+                b.least for b, a in zip(blanks[number + 1 :], view.after[number + 1 :], strict=True) if a == after
+            ]
+            if others:
+                take = max(blank.least, len(starts) // (1 + len(others)))
+                cut = int(starts[take]) if take < len(starts) else len(tokens)
+            else:
+                cut = len(tokens)
+            found.append(tokens[:cut])
+            left[after] = tokens[cut:]
+        return found
+
+    def _token_chances(self, view: View, blanks: Sequence[Blank], found: Sequence[Tokens]) -> list[float]:
+        """The log-chance of every filled token, seen with every second one hidden: two looks at the text."""
+        prompt, spans = lay_out(view, blanks, [len(tokens) for tokens in found])
+        L = len(prompt) + sum(map(len, found))
+        vocabulary = self.model.vocabulary
+        start = FixedLength().start([prompt.example], L, np.zeros(1, np.uint64), vocabulary)
+        x = start.x.clone()
+        for span, tokens in zip(spans, found, strict=True):
+            x[0, span.start : span.stop] = torch.from_numpy(tokens)
+        open_slots = torch.nonzero(start.kind[0] == OPEN)[:, 0]
+        log_chances: list[float] = []
+        for parity in (0, 1):
+            hidden = open_slots[parity::2]
+            if len(hidden):
+                seen = x.clone()
+                seen[0, hidden] = vocabulary.mask
+                t = torch.full((1,), len(hidden) / len(open_slots))
+                state = State(seen, start.z, start.kind, start.room, t)
+                prediction: Prediction = self.model(to_device(state, self.device))
+                chances = absorbing.final(prediction.log_score, vocabulary.mask).cpu()
+                chosen = chances.gather(1, x[0, hidden][:, None])[:, 0]
+                log_chances += chosen.clamp(min=1e-12).log().tolist()
+        return log_chances
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def _length_chances(view: View, chances: Float[Tensor, "n classes"], found: Sequence[Tokens]) -> list[float]:
+    """The log-chance of the length of every gap that has blanks."""
+    lengths = dict.fromkeys(view.after, 0)
+    for after, tokens in zip(view.after, found, strict=True):
+        lengths[after] += len(tokens)
+    which = rooms.room_class(torch.tensor(list(lengths.values())))
+    return chances[torch.tensor(list(lengths)), which].clamp(min=1e-12).log().tolist()

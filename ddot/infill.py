@@ -1,0 +1,202 @@
+"""Infilling for people: templates in, texts out. `ddot.load()` gives a `Model`; `Model.infill` fills blanks.
+
+An answer is made of the template's own characters and the fills, so the literal text survives whatever the network
+says; that fills keep their bounds is `typist`'s work. Texts are filled one by one, on several threads: an answer is
+the same alone and among others.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import UInt64
+
+from ddot.blanks import STEPS, Choice, Filler
+from ddot.chance import fold, row_keys
+from ddot.checkpoint import load_model
+from ddot.denoiser import Denoiser
+from ddot.package import find, is_compressed
+from ddot.quantise import available
+from ddot.records import OPEN, State
+from ddot.template import Template, free, lock, parse
+from ddot.tokens import Tokenizer
+from ddot.typist import set_fill, view
+from ddot.windows import SLOTS, window
+
+_WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while alternatives are wanting
+MASKED = "░"
+
+
+@dataclass(frozen=True)
+class Infill:
+    """A filled text, and how likely the model finds what it filled in.
+
+    `score` is the mean log-chance in nats of the fills' tokens (each seen with every second one hidden) and lengths:
+    0 is certain, and fills of different lengths compare.
+    """
+
+    text: str
+    fills: list[str]
+    score: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One moment of filling. For each slot: its piece of text (None: masked; "": no word), its place, was it given."""
+
+    t: float
+    pieces: list[str | None]
+    positions: list[float]
+    given: list[bool]
+
+    @property
+    def text(self) -> str:
+        """How the text reads now, with ░ for what is still masked."""
+        order = sorted(range(len(self.pieces)), key=lambda i: (self.positions[i], i))
+        return "".join(f" {MASKED}" if self.pieces[i] is None else str(self.pieces[i]) for i in order).strip()
+
+
+class Model:
+    """A network with its tokenizer, ready to fill blanks. Made by `ddot.load`."""
+
+    def __init__(self, denoiser: Denoiser, tokenizer: Tokenizer, name: str = "", threads: int = 1):
+        self.denoiser, self.tokenizer, self.name, self.threads = denoiser, tokenizer, name, threads
+        self.filler = Filler(denoiser, tokenizer)
+
+    def infill(
+        self,
+        text: str | list[str],
+        n: int = 1,
+        seed: int = 0,
+        steps: int = STEPS,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        free: bool = False,
+        terminal: str | None = None,
+        fills: Sequence[str | None] | None = None,
+    ) -> list[Any]:
+        """Up to n different `Infill`s of a text, best first; for a list of texts, such a list for each.
+
+        `fills` locks blanks of a single text: a string stays, None is filled anew.
+        """
+        choice = Choice(steps, temperature, top_p, terminal)
+        if not 1 <= n <= 100:
+            raise ValueError(f"n is {n}; it must lie between 1 and 100")
+        if fills is not None and not isinstance(text, str):
+            raise ValueError("fills lock the blanks of one text; give one text, not a list")
+        templates = [_template(each, free) for each in ([text] if isinstance(text, str) else text)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            found = list(pool.map(lambda t: self._alternatives(t, fills, n, seed, choice, not free), templates))
+        return found[0] if isinstance(text, str) else found
+
+    def stream(
+        self,
+        text: str,
+        seed: int = 0,
+        steps: int = STEPS,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        free: bool = False,
+        terminal: str | None = "grid",
+    ) -> Iterator[Frame]:
+        """The frames of filling a text, from all masked to done. The words move, unless `terminal` is None."""
+        choice = Choice(steps, temperature, top_p, terminal)
+        template = _template(text, free)
+        seen = view(template, self.tokenizer, located=not free)
+        if len(seen.prompt) > SLOTS // 2:
+            raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
+        with torch.inference_mode(), self._fast():
+            for state in self.filler.states(seen, template.blanks, row_keys(seed, 1), choice):
+                yield self._frame(state)
+
+    def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
+        """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
+        template = parse(text)
+        counts: list[dict[int, float]] = [{} for _ in template.blanks]
+        for rollout in range(rollouts):
+            filled = self._candidate(template, row_keys(seed, 1, first=rollout), Choice(steps=steps), True, True)
+            for count, each in zip(counts, filled.fills, strict=True):
+                words = len(each.split())
+                count[words] = count.get(words, 0.0) + 1 / rollouts
+        return [dict(sorted(count.items())) for count in counts]
+
+    def _alternatives(
+        self, template: Template, fills: Sequence[str | None] | None, n: int, seed: int, choice: Choice, located: bool
+    ) -> list[Infill]:
+        locked = [None] * len(template.blanks) if fills is None else list(fills)
+        left = lock(template, locked)
+        found: dict[str, Infill] = {}
+        key = row_keys(seed, 1)
+        for attempt in range(len(_WARMER) * n if n > 1 and left.blanks else 1):
+            # The first is the likeliest; the others draw their lengths, then warm up while too few differ.
+            warm = max(choice.temperature, _WARMER[attempt // n])
+            mine = key if attempt == 0 else fold(key, attempt)
+            candidate = self._candidate(left, mine, replace(choice, temperature=warm), attempt > 0, located)
+            found.setdefault(candidate.text, candidate)
+            if len(found) == n:
+                break
+        ranked = sorted(found.values(), key=lambda each: -each.score)
+        return [replace(each, fills=_put_back(locked, each.fills)) for each in ranked]
+
+    def _candidate(
+        self, template: Template, key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool, located: bool
+    ) -> Infill:
+        """One filling of all blanks, window by window."""
+        fills: list[str] = []
+        log_chances: list[float] = []
+        while len(fills) < len(template.blanks):
+            part = window(template, fills, self.tokenizer)
+            seen = view(part.template, self.tokenizer, located, part.begins, part.ends)
+            with torch.inference_mode(), self._fast():
+                filled = self.filler.fill(seen, part.template.blanks, fold(key, len(fills)), choice, draw)
+            log_chances += filled.log_chances
+            for raw in filled.raw:
+                number = len(fills)
+                before = Template(template.literals[: number + 1], template.blanks[:number]).text(fills)
+                fills.append(set_fill(raw, before, template.literals[number + 1]))
+        return Infill(template.text(fills), fills, float(np.mean(log_chances)) if log_chances else 0.0)
+
+    def _frame(self, state: State) -> Frame:
+        vocabulary = self.tokenizer.vocabulary
+        pieces: list[str | None] = []
+        for token in state.x[0].tolist():
+            special = token >= vocabulary.base or token == self.tokenizer.edge
+            pieces.append(None if token == vocabulary.mask else "" if special else self.filler.alphabet.pieces[token])
+        return Frame(float(state.t[0]), pieces, state.z[0].tolist(), (state.kind[0] != OPEN).tolist())
+
+    def _fast(self) -> Any:
+        """Half precision where the hardware is made for it."""
+        device = self.filler.device.type
+        return torch.autocast(device, torch.bfloat16) if device == "cuda" else nullcontext()
+
+
+def load(
+    model: str | Path | None = None, device: str | None = None, precision: str = "auto", threads: int = 1
+) -> Model:
+    """The embedded model, one in a folder, or one on the hub (owner/name), ready to fill blanks.
+
+    `device`: cpu, cuda, mps; a GPU is taken when there is one. `precision`: int8 or float32; "auto" is int8 on a CPU
+    for weights that are stored so. `threads`: texts of a list that are filled at the same time.
+    """
+    if precision not in ("auto", "int8", "float32"):
+        raise ValueError(f"precision is '{precision}'; there are auto, int8 and float32")
+    folder = find(model)
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    stored = is_compressed(folder) if precision == "auto" else precision == "int8"
+    denoiser, tokenizer = load_model(folder, int8=stored and where == "cpu" and available())
+    return Model(denoiser.to(where), tokenizer, "ddot" if model is None else str(model), threads)
+
+
+def _template(text: str, free_task: bool) -> Template:
+    return free(text) if free_task else parse(text)
+
+
+def _put_back(locked: Sequence[str | None], fills: Sequence[str]) -> list[str]:
+    """The fills of all blanks: locked ones as they were, the others in order."""
+    new = iter(fills)
+    return [next(new) if each is None else each for each in locked]

@@ -1,0 +1,51 @@
+"""A trained model made ready to ship: 8-bit weights in files of a given size, and where the shipped model lies."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ddot.checkpoint import check_weights, load_config, load_tensors, model_folder, save_model
+from ddot.denoiser import Denoiser
+from ddot.quantise import compress, decompress
+from ddot.tokens import Tokenizer
+
+EMBEDDED = Path(__file__).parent / "model"
+
+
+def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[str, Any] | None = None) -> None:
+    """A copy of a model folder with its matrices in int8. `about` is added to meta.json."""
+    if dest.exists():
+        raise ValueError(f"{dest} exists already; remove it or choose another name")
+    folder = model_folder(source)
+    config, weights = load_config(folder), decompress(load_tensors(folder, "model"))
+    check_weights(Denoiser(config), weights, folder)
+    meta = json.loads((folder / "meta.json").read_text()) | {"stored": "int8"} | (about or {})
+    dest.mkdir(parents=True)
+    save_model(compress(weights), config, Tokenizer.load(folder), meta, dest, shard_bytes)
+
+
+def is_compressed(folder: Path) -> bool:
+    """Whether a model folder's matrices are stored in int8."""
+    return json.loads((folder / "meta.json").read_text()).get("stored") == "int8"
+
+
+def find(name: str | Path | None) -> Path:
+    """The folder of a model: the embedded one, a folder, or a repository on the hub (owner/name)."""
+    if name is None:
+        if not (EMBEDDED / "config.json").is_file():
+            raise FileNotFoundError(f"this copy of ddot carries no model ({EMBEDDED} is empty); name one: --model DIR")
+        return EMBEDDED
+    if Path(name).exists() or str(name).count("/") != 1 or str(name).startswith("."):
+        return model_folder(name)
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        raise FileNotFoundError(
+            f"there is no folder {name}; to fetch it from the hub, pip install 'ddot[hub]'"
+        ) from None
+    try:
+        return Path(snapshot_download(str(name), allow_patterns=["*.safetensors", "*.json"]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise FileNotFoundError(f"there is no folder {name}, and the hub did not give it: {reason}") from None

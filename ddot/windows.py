@@ -1,0 +1,67 @@
+"""Long texts: a part of the text around the next blanks, with as much context on both sides as fits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddot.template import Blank, Template
+from ddot.tokens import Tokenizer
+
+SLOTS = 128  # the most the network is given at once
+_FOR_A_BLANK = 12  # slots set aside for a blank of unknown length
+_CONTEXT = 40  # slots that are always left for text around the blanks
+_LOOK = 2_000  # characters on either side that are looked at
+TOKENS_A_WORD = 1.25
+
+
+@dataclass(frozen=True)
+class Window:
+    """A template of its own for the next blanks. `begins` and `ends`: it reaches the beginning or end of the text."""
+
+    template: Template
+    begins: bool
+    ends: bool
+
+
+def slots_for(blank: Blank) -> int:
+    """How many slots to set aside for a blank."""
+    return max(_FOR_A_BLANK, round(TOKENS_A_WORD * blank.least))
+
+
+def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer) -> Window:
+    """The next blanks of a template whose first ones are filled: as many as fit, in the text filled so far."""
+    first = len(fills)
+    whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
+    before = whole[-_LOOK:]
+    last, used = first, slots_for(template.blanks[first])
+    while last + 1 < len(template.blanks):
+        more = len(tokenizer.encode(template.literals[last + 1])) + slots_for(template.blanks[last + 1])
+        if used + more > SLOTS - _CONTEXT:
+            break
+        last, used = last + 1, used + more
+    after = template.literals[last + 1][:_LOOK]
+    budget = SLOTS - 2 - used
+    left, right = tokenizer.encode(before), tokenizer.encode(after)
+    for_left = max(budget // 2, budget - len(right))
+    for_right = max(budget - for_left, budget - len(left))
+    start = tail(before, len(left) - for_left, tokenizer) if len(left) > for_left else before
+    end = head(after, for_right, tokenizer) if len(right) > for_right else after
+    middle = template.literals[first + 1 : last + 1]
+    is_last = last + 1 == len(template.blanks)
+    return Window(
+        Template((start, *middle, end), template.blanks[first : last + 1]),
+        begins=start == whole,
+        ends=is_last and end == template.literals[last + 1],
+    )
+
+
+def tail(text: str, skip: int, tokenizer: Tokenizer) -> str:
+    """The text without its first `skip` tokens and without a word cut in two."""
+    shorter = text[len(tokenizer.decode(tokenizer.encode(text)[:skip])) :]
+    return shorter[len(shorter) - len(shorter.split(maxsplit=1)[-1]) :] if len(shorter.split()) > 1 else shorter
+
+
+def head(text: str, keep: int, tokenizer: Tokenizer) -> str:
+    """The first `keep` tokens of the text, without a word cut in two."""
+    shorter = text[: len(tokenizer.decode(tokenizer.encode(text)[:keep]))]
+    words = shorter.rsplit(maxsplit=1)
+    return words[0] if len(words) > 1 else shorter
