@@ -4,13 +4,16 @@ Results go to stdout, everything else to stderr. A user's mistake is one sentenc
 """
 
 import json
+import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Fill blanks of unknown length in text.")
 bench = typer.Typer(no_args_is_help=True, help="Measure speed, as ratios within one run.")
@@ -23,7 +26,7 @@ def run() -> None:
     """The `ddot` command."""
     try:
         app()
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(f"ddot: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -40,6 +43,138 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
     Console().print(table)
+
+
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
+]
+Steps = Annotated[int, typer.Option(help="Steps of the reverse process.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
+Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: as the model says.")]
+TopP = Annotated[float, typer.Option(help="With a temperature: the likeliest words of this total chance.")]
+Free = Annotated[bool, typer.Option("--free", help="No blanks: these words, in order, with text wherever it fits.")]
+TerminalName = Annotated[
+    str | None, typer.Option("--terminal", help="grid or random: slots start there and move (DDOT-U, DDOT-R).")
+]
+
+
+@app.command()
+def infill(
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts with ___ where words are missing.")] = None,
+    n: Annotated[int, typer.Option("--n", help="So many different answers, best first.")] = 1,
+    steps: Steps = 16,
+    seed: Seed = 0,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    free: Free = False,
+    terminal: TerminalName = None,
+    model: ModelName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
+    trace: Annotated[Path | None, typer.Option(help="Save how the words moved (one text).")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Where filled lines go; goes on if begun.")] = None,
+) -> None:
+    """Fill the blanks of texts.
+
+    ___ is a blank of any length, ___{3,8} one of 3 to 8 words, ___{5} one of exactly 5; \\___ is literal.
+
+    Example: ddot infill "We were so ___ wedding." --n 3
+
+    Example: ddot infill --free "earned cents share costs"
+
+    Example: ddot infill --input in.jsonl --output out.jsonl
+    """
+    settings = {
+        "n": n, "steps": steps, "seed": seed, "temperature": temperature, "top_p": top_p, "terminal": terminal
+    }  # fmt: skip
+    if source is not None or output is not None:
+        _infill_file(texts, source, output, free, model, settings)
+        return
+    given = list(texts or ([] if sys.stdin.isatty() else [line.rstrip("\n") for line in sys.stdin if line.strip()]))
+    if not given:
+        raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
+    if trace is not None and (len(given) != 1 or n != 1):
+        raise ValueError("--trace saves one filling; give one text and --n 1")
+    filler = _load(model)
+    for text in given:
+        for found in filler.infill(text, free=free, **settings):
+            if as_json:
+                print(json.dumps({**asdict(found), "steps": steps, "seed": seed}, ensure_ascii=False))
+            else:
+                Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), found.fills))
+    if trace is not None:
+        from ddot.trace import save_trace
+
+        del settings["n"]
+        save_trace(trace, given[0], settings, list(filler.stream(given[0], free=free, **settings)))
+
+
+def _infill_file(
+    texts: list[str] | None, source: Path | None, output: Path | None, free: bool, model: str | None, settings: Any
+) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ddot.batch import count_lines, fill_file, merge, part_of
+    from ddot.distributed import barrier, processes
+
+    if source is None or output is None or texts or free:
+        raise ValueError('a file wants --input and --output and no texts; a line of it may say "free"')
+    with processes("cpu" if not _cuda() else "cuda") as (rank, world, device):
+        filler = _load(model, str(device))
+        columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), disable=rank > 0) as bar:
+            task = bar.add_task("", total=-(-count_lines(source) // world) if source.is_file() else None)
+            part = part_of(output, rank, world)
+            done = fill_file(filler, source, part, settings, lambda n: bar.update(task, completed=n), rank, world)
+        barrier()
+        if world > 1 and rank == 0 and not done.interrupted:
+            merge(output, world)
+        barrier()
+    if done.interrupted:
+        print(f"ddot: interrupted; {done.lines} lines are in {part}, the same command goes on", file=sys.stderr)
+        raise typer.Exit(130)
+    if done.errors:
+        print(
+            f'ddot: {done.errors} of {done.lines} lines could not be filled; see "error" in {output}', file=sys.stderr
+        )
+        raise typer.Exit(1)
+
+
+def _cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _load(name: str | None, device: str | None = None) -> Any:
+    """A model, with the cores of this machine shared out as is best for short texts: one each."""
+    import torch
+
+    from ddot.infill import load
+
+    torch.set_num_threads(1)
+    return load(name, device, threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+
+
+def _highlighted(template: Any, fills: list[str]) -> Text:
+    """The text with what was filled in set off."""
+    text = Text(template.literals[0])
+    for fill, literal in zip(fills, template.literals[1:], strict=True):
+        text.append(fill, style="bold green").append(literal)
+    return text
+
+
+@app.command()
+def info(
+    model: Annotated[str | None, typer.Argument(help="A model folder; default: the embedded one.")] = None,
+) -> None:
+    """What a model is: network, size, training.
+
+    Example: ddot info
+    """
+    from ddot.package import about
+
+    print(json.dumps(about(model), indent=1))
 
 
 @app.command()

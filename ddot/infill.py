@@ -23,7 +23,8 @@ from ddot.denoiser import Denoiser
 from ddot.package import find, is_compressed
 from ddot.quantise import available
 from ddot.records import OPEN, State
-from ddot.template import Template, free, lock, parse
+from ddot.template import Template, lock, parse
+from ddot.template import free as words_in_order
 from ddot.tokens import Tokenizer
 from ddot.typist import set_fill, view
 from ddot.windows import SLOTS, window
@@ -89,10 +90,14 @@ class Model:
             raise ValueError(f"n is {n}; it must lie between 1 and 100")
         if fills is not None and not isinstance(text, str):
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
-        templates = [_template(each, free) for each in ([text] if isinstance(text, str) else text)]
+        templates = [self.template(each, free) for each in ([text] if isinstance(text, str) else text)]
         with ThreadPoolExecutor(self.threads) as pool:
             found = list(pool.map(lambda t: self._alternatives(t, fills, n, seed, choice, not free), templates))
         return found[0] if isinstance(text, str) else found
+
+    def template(self, text: str, free: bool = False) -> Template:
+        """How a text is read: literals and blanks."""
+        return words_in_order(text) if free else parse(text)
 
     def stream(
         self,
@@ -106,7 +111,7 @@ class Model:
     ) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. The words move, unless `terminal` is None."""
         choice = Choice(steps, temperature, top_p, terminal)
-        template = _template(text, free)
+        template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
@@ -190,10 +195,6 @@ def load(
     stored = is_compressed(folder) if precision == "auto" else precision == "int8"
     denoiser, tokenizer = load_model(folder, int8=stored and where == "cpu" and available())
     return Model(denoiser.to(where), tokenizer, "ddot" if model is None else str(model), threads)
-
-
-def _template(text: str, free_task: bool) -> Template:
-    return free(text) if free_task else parse(text)
 
 
 def _put_back(locked: Sequence[str | None], fills: Sequence[str]) -> list[str]:

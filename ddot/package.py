@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from ddot import __version__
 from ddot.checkpoint import check_weights, load_config, load_tensors, model_folder, save_model
 from ddot.denoiser import Denoiser
 from ddot.quantise import compress, decompress
@@ -22,6 +25,29 @@ def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[
     meta = json.loads((folder / "meta.json").read_text()) | {"stored": "int8"} | (about or {})
     dest.mkdir(parents=True)
     save_model(compress(weights), config, Tokenizer.load(folder), meta, dest, shard_bytes)
+
+
+def about(name: str | Path | None) -> dict[str, Any]:
+    """What `ddot info` says of a model."""
+    folder = find(name)
+    config, meta = load_config(folder), json.loads((folder / "meta.json").read_text())
+    with torch.device("meta"):
+        network = Denoiser(config)
+    return {
+        "model": "embedded" if name is None else str(name),
+        "network": type(config.trunk).__name__.removesuffix("Config"),
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "blocks": config.trunk.blocks,
+        "width": config.trunk.width,
+        "tokens": config.vocabulary.base,
+        "megabytes": round(sum(file.stat().st_size for file in folder.glob("model*")) / 1e6, 1),
+        "stored": meta.get("stored", "float"),
+        "plans_lengths": config.rooms,
+        **{
+            key: meta[key] for key in ("recipe", "step", "seconds", "start", "converted_from", "figures") if key in meta
+        },
+        "ddot": __version__,
+    }
 
 
 def is_compressed(folder: Path) -> bool:

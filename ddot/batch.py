@@ -1,0 +1,188 @@
+"""Files of texts: JSON lines in, JSON lines out, in the same order. A run that was stopped goes on where it stopped.
+
+Input: {"id", "text"} or {"id", "free"}, with "seed", "steps", "n" and other settings of `Model.infill` if wanted.
+Output: {"id", "text", "fills", "score", "steps", "seed", "seconds"}, or {"id", "error"} for a bad line.
+"""
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import islice, takewhile, zip_longest
+from pathlib import Path
+from typing import IO, Any
+
+from ddot.infill import Model
+from ddot.signals import interruptions
+
+SETTINGS: dict[str, type | tuple[type, ...]] = {
+    "n": int,
+    "seed": int,
+    "steps": int,
+    "temperature": (int, float),
+    "top_p": (int, float),
+    "terminal": str,
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    lines: int
+    errors: int
+    before: int  # lines that an earlier run had finished
+    interrupted: bool
+
+
+def answer(model: Model, number: int, line: bytes, defaults: dict[str, Any]) -> dict[str, Any]:
+    """The output for one input line. A mistake in it becomes an error; `number` stands in for a missing id."""
+    known: Any = number
+    try:
+        try:
+            request = json.loads(line)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f'line {number} is no JSON ({error}); wanted {{"id": …, "text": "… ___ …"}}') from None
+        if not isinstance(request, dict):
+            raise ValueError(f'line {number} is a {type(request).__name__}; wanted {{"id": …, "text": "… ___ …"}}')
+        known = request.get("id", number)
+        return {"id": known, **_filled(model, number, request, defaults)}
+    except ValueError as error:
+        return {"id": known, "error": str(error)}
+
+
+def _filled(model: Model, number: int, request: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    given = [name for name in ("text", "free") if name in request]
+    if len(given) != 1 or not isinstance(request[given[0]], str):
+        has = ", ".join(request) or "nothing"
+        raise ValueError(f'line {number} wants either "text" or "free", a string; it has {has}')
+    settings = dict(defaults)
+    for name, kind in SETTINGS.items():
+        if name in request:
+            if not isinstance(request[name], kind) or isinstance(request[name], bool):
+                raise ValueError(f'line {number}: "{name}" is {request[name]!r}; wanted {_kind_name(kind)}')
+            settings[name] = request[name]
+    start = time.perf_counter()
+    found = [asdict(each) for each in model.infill(request[given[0]], free=given[0] == "free", **settings)]
+    more = {"alternatives": found[1:]} if settings["n"] > 1 else {}
+    spent = round(time.perf_counter() - start, 3)
+    return {**found[0], **more, "steps": settings["steps"], "seed": settings["seed"], "seconds": spent}
+
+
+def _kind_name(kind: type | tuple[type, ...]) -> str:
+    return "a string" if kind is str else "a whole number" if kind is int else "a number"
+
+
+def fill_file(
+    model: Model,
+    source: Path,
+    output: Path,
+    defaults: dict[str, Any],
+    each: Callable[[int], None] = lambda done: None,
+    rank: int = 0,
+    world: int = 1,
+) -> Summary:
+    """Fill every line of `source` (of several processes: every world-th, from line `rank`) and append it to `output`.
+
+    Lines that `output` holds already are not filled again. `each` is told how many lines are done. After an
+    interruption the lines at work are finished and written.
+    """
+    if not source.is_file():
+        raise FileNotFoundError(f'no file at {source}; wanted JSON lines with "text"')
+    if output.exists() and output.samefile(source):
+        raise ValueError(f"{output} is the input itself; choose another --output")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
+    before, errors = _finished(source, output, rank, world)
+    done = before
+    each(done)
+    with interruptions() as interrupted, open(output, "ab") as sink, ThreadPoolExecutor(model.threads) as pool:
+        lines = islice(_mine(source, rank, world), before, None)
+        for result in _in_order(pool, model, takewhile(lambda _: not interrupted(), lines), defaults):
+            _write(sink, result)
+            errors += "error" in result
+            done += 1
+            each(done)
+        return Summary(done, errors, before, interrupted())
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, model: Model, lines: Iterator[tuple[int, bytes]], defaults: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Answers in the order of the lines, with a few lines at work at any time."""
+    waiting: deque[Future[dict[str, Any]]] = deque()
+    for number, line in lines:
+        waiting.append(pool.submit(answer, model, number, line, defaults))
+        if len(waiting) > model.threads:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _mine(source: Path, rank: int, world: int) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, line) of the lines of this process that are not empty."""
+    with open(source, "rb") as lines:
+        filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+        yield from islice(filled, rank, None, world)
+
+
+def count_lines(source: Path) -> int:
+    """How many lines there are to fill."""
+    with open(source, "rb") as lines:
+        return sum(bool(line.strip()) for line in lines)
+
+
+def _finished(source: Path, output: Path, rank: int, world: int) -> tuple[int, int]:
+    """(lines done, errors among them) of an output that was begun. A last line that is cut off is taken away."""
+    if not output.exists():
+        return 0, 0
+    whole = done = errors = 0
+    with open(output, "rb") as lines:
+        for (number, asked), line in zip(_mine(source, rank, world), lines, strict=False):
+            if not line.endswith(b"\n"):
+                break
+            if _id(line, number) != _id(asked, number):
+                raise ValueError(
+                    f"{output} is not of {source.name}: line {done + 1} has another id; choose another --output"
+                )
+            whole, done, errors = whole + len(line), done + 1, errors + (b'"error"' in line)
+        left_over = lines.read()
+    if left_over.strip() and b"\n" in left_over:
+        raise ValueError(f"{output} has more lines than {source.name}; choose another --output")
+    os.truncate(output, whole)
+    return done, errors
+
+
+def _id(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line)["id"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return number
+
+
+def _write(sink: IO[bytes], result: dict[str, Any]) -> None:
+    sink.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
+    sink.flush()
+
+
+def part_of(output: Path, rank: int, world: int) -> Path:
+    """Where one of several processes writes its lines."""
+    return output if world == 1 else output.with_name(f"{output.name}.part-{rank}-of-{world}")
+
+
+def merge(output: Path, world: int) -> None:
+    """The parts of several processes, line by line in turn, as one file; the parts go away."""
+    parts = [part_of(output, rank, world) for rank in range(world)]
+    draft = output.with_name(f"{output.name}.unfinished")
+    files = [open(part, "rb") for part in parts]  # noqa: SIM115
+    try:
+        with open(draft, "wb") as sink:
+            for row in zip_longest(*files):
+                sink.writelines(line for line in row if line is not None)
+    finally:
+        for file in files:
+            file.close()
+    os.replace(draft, output)
+    for part in parts:
+        part.unlink()

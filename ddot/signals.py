@@ -1,0 +1,29 @@
+"""Ctrl-C and polite kills, noticed between two pieces of work instead of in the middle of one."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
+    """Says whether Ctrl-C or a polite kill came. The second one is no longer held back."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # only the main thread hears signals
+        return
+    before: dict[int, Any] = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def notice(number: int, _: object) -> None:
+        came.append(number)
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, notice)
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
