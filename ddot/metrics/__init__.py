@@ -1,0 +1,14 @@
+"""What filled texts are measured with. `score` gives the row of a table; the metrics by themselves return `Sums`.
+
+sums.py       a metric as sums over items; confidence intervals, paired differences
+words.py      on words: BLEU, NIST, success rate, exact match, length error, distinct n-grams
+meteor.py     METEOR 1.5 (Java), and NLTK's under its own name
+code_bleu.py  CodeBLEU of Python
+fluency.py    perplexity under a causal language model
+scoring.py    all that is asked for, of one set of texts or of two against each other
+"""
+
+from ddot.metrics.scoring import METRICS, compare, score
+from ddot.metrics.sums import Difference, Sums, difference, interval
+
+__all__ = ["METRICS", "Difference", "Sums", "compare", "difference", "interval", "score"]

@@ -1,0 +1,42 @@
+"""CodeBLEU of Python programs, by the package the paper used."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from ddot.metrics.sums import extra
+
+_CHILD = """
+import json, sys
+from codebleu import calc_codebleu
+references, texts = json.load(sys.stdin)
+json.dump(calc_codebleu(references, texts, "python"), sys.stdout)
+"""
+
+
+def code_bleu(references: Sequence[str], texts: Sequence[str]) -> float:
+    """Corpus CodeBLEU in percent: BLEU, BLEU with keywords, syntax trees and data flow, a quarter each.
+
+    It runs in a Python of its own with fixed hashes: the package lists sets, and which data flows match depends on
+    their order (0.01 of a hundred from run to run, measured on 100 functions).
+    """
+    with extra("CodeBLEU", "metrics"):
+        import codebleu  # noqa: F401
+        import tree_sitter_python  # noqa: F401
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _CHILD],  # -P: a codebleu.py in the working folder is not meant
+        input=json.dumps([list(references), list(texts)]),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    if done.returncode:
+        raise ValueError(f"CodeBLEU failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+    parts = json.loads(done.stdout)
+    if not parts["dataflow_match_score"]:
+        # The package counts "none matched" as "all matched": empty texts would score 25.
+        raise ValueError("CodeBLEU is undefined here: no data flow of the references is found in the texts")
+    return 100 * parts["codebleu"]

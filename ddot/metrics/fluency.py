@@ -1,0 +1,76 @@
+"""Fluency: perplexity of texts under a causal language model."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import exp, nan
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch.nn.functional import cross_entropy
+
+from ddot.backbones.llama import Llama, LlamaConfig
+from ddot.checkpoint import load_config, load_model, model_folder
+from ddot.metrics.sums import Sums
+
+# Texts → (nats of each text in all, tokens counted in each).
+LanguageModel = Callable[[Sequence[str]], tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]]
+
+
+def perplexity(texts: Sequence[str], language_model: LanguageModel | Path | str) -> Sums:
+    """e to the nats a token over all texts. `language_model`: what gives the nats, or the folder of a causal model."""
+    if isinstance(language_model, Path | str):
+        language_model = causal_model(language_model)
+    nats, tokens = language_model(texts)
+    if not tokens.sum():
+        raise ValueError(f"perplexity needs at least one token, the {len(texts)} texts hold none")
+    return Sums(np.column_stack([nats, tokens]).astype(float), _perplexity)
+
+
+def _perplexity(sums: Float[np.ndarray, "2"]) -> float:
+    return exp(sums[0] / sums[1]) if sums[1] else nan
+
+
+def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> LanguageModel:
+    """The language model in a folder made by `ddot convert` from a Llama-family one, reading left to right again.
+
+    A text is read after the token that ends texts, so that its first token counts too; where the tokenizer has no such
+    token, the first one is read and not counted.
+    """
+    config = load_config(folder).trunk
+    if not isinstance(config, LlamaConfig):
+        raise ValueError(f"{folder} holds a {type(config).__name__} trunk; perplexity wants a Llama-family model")
+    if "step" in json.loads((model_folder(folder) / "meta.json").read_text()):
+        raise ValueError(
+            f"{folder} was trained to fill blanks and reads both ways; perplexity wants a base language model, "
+            "as `ddot convert` makes it"
+        )
+    model, tokenizer = load_model(folder)
+    with torch.device("meta"):
+        trunk = Llama(replace(config, causal=True))
+    trunk.load_state_dict(model.trunk.state_dict(), assign=True)  # type: ignore[attr-defined]
+    trunk = trunk.to(device).eval()
+    ordinary = tokenizer.vocabulary.base  # the rows the language model had
+    start = [tokenizer.edge] if tokenizer.edge < ordinary else []
+
+    def language_model(
+        texts: Sequence[str],
+    ) -> tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]:
+        rows = [torch.tensor([*start, *tokens.tolist()]) for tokens in tokenizer.encode_batch(list(texts))]
+        nats = np.zeros(len(rows))
+        by_length = sorted((i for i, row in enumerate(rows) if len(row) > 1), key=lambda i: len(rows[i]))
+        for first in range(0, len(by_length), batch):
+            some = by_length[first : first + batch]
+            # What comes after a text is not seen from inside it: any token will do there.
+            x = torch.nn.utils.rnn.pad_sequence([rows[i] for i in some], batch_first=True).to(device)
+            positions = torch.arange(x.shape[1], dtype=torch.float32, device=device).expand(x.shape)
+            with torch.inference_mode():
+                hidden = trunk.hidden(trunk.embed(x), positions, torch.ones(len(some), device=device))
+                for i, tokens, h in zip(some, x, hidden, strict=True):
+                    logits = trunk.logits(h[: len(rows[i]) - 1])[:, :ordinary]
+                    nats[i] = cross_entropy(logits, tokens[1 : len(rows[i])], reduction="sum").item()
+        return nats, np.array([max(0, len(row) - 1) for row in rows])
+
+    return language_model

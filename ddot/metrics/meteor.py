@@ -1,0 +1,99 @@
+"""METEOR: version 1.5 as its authors wrote it, in Java, and NLTK's own one. They are different metrics."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ddot.metrics.sums import Sums, extra, mean
+from ddot.metrics.words import Words
+
+# English, task "rank": the program's own choice for `-l en`.
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_MATCHERS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
+_FIELDS = 23  # statistics the program gives for a text
+
+
+def meteor(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
+    """Corpus METEOR 1.5, English, in percent. Java aligns the words, which takes some 10 s before the first text."""
+    java, jar = shutil.which("java"), _jar()
+    if java is None:
+        raise ValueError("METEOR 1.5 is a Java program and there is no `java` on the PATH; install a Java runtime")
+    command = [java, "-Xmx2G", "-jar", jar.name, "-", "-", "-stdio", "-l", "en", "-norm"]
+    asked = [f"SCORE ||| {_line(r)} ||| {_line(t)}\n" for r, t in zip(references, texts, strict=True)]
+    done = subprocess.run(command, input="".join(asked).encode(), capture_output=True, cwd=jar.parent)
+    try:
+        fields = [[float(field) for field in line.split()] for line in done.stdout.decode().splitlines()]
+    except ValueError:
+        fields = []
+    if len(fields) != len(asked) or any(len(row) != _FIELDS for row in fields):
+        said = (done.stderr.decode(errors="replace") or done.stdout.decode(errors="replace")).strip().splitlines()
+        raise ValueError(
+            f"METEOR 1.5 gave no statistics for {len(asked)} texts; Java said: {(said or ['nothing'])[-1]}"
+        )
+    return meteor_sums(np.array(fields, float).reshape(-1, _FIELDS))
+
+
+def _jar() -> Path:
+    """The program, with its data beside it."""
+    spec = find_spec("pycocoevalcap")
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError("METEOR 1.5 needs the package pycocoevalcap; pip install 'ddot[meteor]'")
+    folder = Path(spec.submodule_search_locations[0]) / "meteor"
+    for file in (folder / "meteor-1.5.jar", folder / "data" / "paraphrase-en.gz"):
+        if not file.is_file():
+            raise ValueError(f"METEOR 1.5 needs {file}, which is missing; install 'ddot[meteor]' anew")
+    return folder / "meteor-1.5.jar"
+
+
+def _line(words: Words) -> str:
+    """One line without the program's own separator."""
+    return " ".join(" ".join(words).replace("|||", " ").split())
+
+
+def meteor_sums(fields: Float[np.ndarray, "items 23"]) -> Sums:
+    """METEOR from the program's statistics of each text.
+
+    They are: words of text and reference, function words of both; for each matcher content words matched in text and
+    reference, function words matched in both; chunks; words matched in both.
+    """
+    lengths, matched = fields[:, :4], fields[:, 4:20].reshape(-1, 4, 4)
+    # Content words count δ, function words 1 − δ.
+    wanted = _DELTA * (lengths[:, :2] - lengths[:, 2:]) + (1 - _DELTA) * lengths[:, 2:]
+    found = _MATCHERS @ (_DELTA * matched[:, :, :2] + (1 - _DELTA) * matched[:, :, 2:])
+    chunks, words = fields[:, 20], fields[:, 21:]
+    # The program takes a text that is matched whole, in order, as not broken at all: no chunk, not one.
+    whole = (chunks == 1) & (words == lengths[:, :2]).all(1)
+    return Sums(np.column_stack([wanted, found, np.where(whole, 0, chunks), words.mean(1)]), _meteor)
+
+
+def _meteor(sums: Float[np.ndarray, "6"]) -> float:
+    text, reference, text_found, reference_found, chunks, words = sums.tolist()
+    if not words:
+        return 0.0
+    precision, recall = text_found / text, reference_found / reference
+    return (
+        100
+        * precision
+        * recall
+        / (_ALPHA * precision + (1 - _ALPHA) * recall)
+        * (1 - _GAMMA * (chunks / words) ** _BETA)
+    )
+
+
+def meteor_nltk(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
+    """Mean of NLTK's METEOR of each text, in percent. Synonyms come from WordNet, which NLTK wants downloaded."""
+    with extra("NLTK's METEOR", "metrics"):
+        from nltk.corpus import wordnet
+        from nltk.translate.meteor_score import meteor_score
+    try:
+        wordnet.ensure_loaded()
+    except LookupError:
+        raise ValueError(
+            "NLTK's METEOR needs WordNet and NLTK finds none; python -m nltk.downloader wordnet, or set NLTK_DATA"
+        ) from None
+    return mean([100 * meteor_score([list(r)], list(t)) for r, t in zip(references, texts, strict=True)])

@@ -1,0 +1,165 @@
+"""All the metrics asked for, of filled texts against the items they fill."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from ddot.metrics.code_bleu import code_bleu
+from ddot.metrics.meteor import meteor, meteor_nltk
+from ddot.metrics.sums import Sums, difference, interval
+from ddot.metrics.words import (
+    Words,
+    bleu,
+    distinct,
+    exact_match,
+    length_error,
+    length_error_absolute,
+    nist,
+    success,
+)
+
+Text = str | Words  # words, or a whole text: split at white space where words are wanted
+
+
+@runtime_checkable
+class Reference(Protocol):
+    """An item, as far as metrics go: the words of its reference, and those that were given."""
+
+    @property
+    def words(self) -> Sequence[str]: ...
+
+    @property
+    def given(self) -> Sequence[str]: ...
+
+
+@runtime_checkable
+class WholeReference(Reference, Protocol):
+    """An item that also keeps its reference as it is written, line breaks and all: a program."""
+
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Filled texts beside their items, in the forms the metrics read."""
+
+    items: Sequence[Reference]
+    given: list[list[str]]
+    references: list[list[str]]
+    texts: list[list[str]]
+    lines: list[str]
+    language_model: Callable[..., Any] | Path | str | None
+
+
+METRICS: dict[str, Callable[[Filled], Sums | float]] = {
+    "bleu2": lambda f: bleu(f.references, f.texts, 2),
+    "bleu4": lambda f: bleu(f.references, f.texts, 4),
+    "nist2": lambda f: nist(f.references, f.texts, 2),
+    "nist4": lambda f: nist(f.references, f.texts, 4),
+    "meteor": lambda f: meteor(f.references, f.texts),
+    "meteor_nltk": lambda f: meteor_nltk(f.references, f.texts),
+    "success": lambda f: success(f.given, f.texts),
+    "exact": lambda f: exact_match(f.references, f.texts),
+    "length_error": lambda f: length_error(f.references, f.texts),
+    "length_error_abs": lambda f: length_error_absolute(f.references, f.texts),
+    "d2": lambda f: distinct(f.texts, 2),
+    "d4": lambda f: distinct(f.texts, 4),
+    "codebleu": lambda f: code_bleu(_programs(f.items), f.lines),
+    "perplexity": lambda f: _perplexity(f),
+}
+USUAL = ("bleu2", "bleu4", "success", "length_error", "length_error_abs")
+
+
+def score(
+    items: Sequence[Reference],
+    texts: Sequence[Text],
+    wanted: Sequence[str] = USUAL,
+    language_model: Callable[..., Any] | Path | str | None = None,
+    samples: int = 0,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The metrics `wanted`, by name. A metric that cannot be had leaves a sentence under "missing", the others go on.
+
+    With `samples` resamples of the items, "intervals" holds [low, high] at 95% for metrics that are sums over items.
+    `language_model`, for perplexity: a folder, or a function (see fluency.py).
+    """
+    found, missing = _measure(items, texts, wanted, language_model)
+    row: dict[str, Any] = {name: _value(metric) for name, metric in found.items()}
+    if samples:
+        sums = {name: metric for name, metric in found.items() if isinstance(metric, Sums)}
+        row["intervals"] = {name: list(interval(metric, samples, seed)) for name, metric in sums.items()}
+    return row | ({"missing": missing} if missing else {})
+
+
+def compare(
+    items: Sequence[Reference],
+    texts: Sequence[Text],
+    others: Sequence[Text],
+    wanted: Sequence[str] = USUAL,
+    language_model: Callable[..., Any] | Path | str | None = None,
+    samples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """`texts` minus `others` in each metric: the fields of a `Difference`. "missing" as in `score`."""
+    found, missing = _measure(items, texts, wanted, language_model)
+    other, other_missing = _measure(items, others, wanted, language_model)
+    row: dict[str, Any] = {}
+    for name in found.keys() & other.keys():
+        first, second = found[name], other[name]
+        if isinstance(first, Sums) and isinstance(second, Sums):
+            row[name] = asdict(difference(first, second, samples, seed))
+        else:
+            missing[name] = f"{name} is no sum over items: it has no paired interval"
+    missing = other_missing | missing
+    return {name: row[name] for name in wanted if name in row} | ({"missing": missing} if missing else {})
+
+
+def _measure(
+    items: Sequence[Reference],
+    texts: Sequence[Text],
+    wanted: Sequence[str],
+    language_model: Callable[..., Any] | Path | str | None,
+) -> tuple[dict[str, Sums | float], dict[str, str]]:
+    """(the metrics that could be had, why the others could not)."""
+    unknown = [name for name in wanted if name not in METRICS]
+    if unknown:
+        raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
+    if not items or len(items) != len(texts):
+        raise ValueError(f"{len(texts)} texts for {len(items)} items; wanted one text for each of at least one item")
+    filled = Filled(
+        items=items,
+        given=[list(item.given) for item in items],
+        references=[list(item.words) for item in items],
+        texts=[text.split() if isinstance(text, str) else list(text) for text in texts],
+        lines=[text if isinstance(text, str) else " ".join(text) for text in texts],
+        language_model=language_model,
+    )
+    found: dict[str, Sums | float] = {}
+    missing: dict[str, str] = {}
+    for name in wanted:
+        try:
+            found[name] = METRICS[name](filled)
+        except (ValueError, FileNotFoundError) as error:
+            missing[name] = str(error)
+    return found, missing
+
+
+def _value(metric: Sums | float) -> float:
+    return metric.value if isinstance(metric, Sums) else metric
+
+
+def _programs(items: Sequence[Reference]) -> list[str]:
+    programs = [item.text for item in items if isinstance(item, WholeReference)]
+    if len(programs) < len(items):
+        raise ValueError("CodeBLEU needs items that keep their text with its line breaks; these have words only")
+    return programs
+
+
+def _perplexity(filled: Filled) -> Sums:
+    if filled.language_model is None:
+        raise ValueError("perplexity needs a language model; give the folder of one made by `ddot convert`")
+    from ddot.metrics.fluency import perplexity  # loads torch, which no other metric needs
+
+    return perplexity(filled.lines, filled.language_model)

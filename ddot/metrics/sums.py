@@ -1,0 +1,80 @@
+"""Metrics as sums over items, so that a resample of the items costs a product of matrices and not a new count."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A metric of a set of items: `rows[i]` are the statistics of item i, `combine` turns their sums into the score."""
+
+    rows: Float[np.ndarray, "items statistics"]
+    combine: Callable[[Float[np.ndarray, "statistics"]], float]
+
+    @property
+    def value(self) -> float:
+        return self.combine(self.rows.sum(0))
+
+
+def mean(values: Sequence[float]) -> Sums:
+    """The metric that is the mean of one value for each item."""
+    return Sums(np.array([[value, 1.0] for value in values]).reshape(-1, 2), _mean)
+
+
+def _mean(sums: Float[np.ndarray, "2"]) -> float:
+    return float(sums[0] / sums[1]) if sums[1] else 0.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One set of texts minus another on the same items, the interval of that, and how often the first one wins."""
+
+    difference: float
+    low: float
+    high: float
+    wins: float  # share of the resamples in which the first scores higher; a tie counts half
+
+
+def interval(metric: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
+    """(low, high): the percentile bootstrap interval of a score, over resamples of the items."""
+    return _middle(_resampled(metric, samples, seed), level)
+
+
+def difference(first: Sums, second: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> Difference:
+    """`first` minus `second` by the paired bootstrap: both are scored on the same resamples (Koehn, 2004)."""
+    if len(first.rows) != len(second.rows):
+        raise ValueError(
+            f"{len(first.rows)} and {len(second.rows)} items cannot be paired; score both on the same items"
+        )
+    apart = _resampled(first, samples, seed) - _resampled(second, samples, seed)
+    low, high = _middle(apart, level)
+    wins = float(np.mean(apart > 0) + np.mean(apart == 0) / 2)
+    return Difference(first.value - second.value, low, high, wins)
+
+
+def _resampled(metric: Sums, samples: int, seed: int) -> Float[np.ndarray, "samples"]:
+    """Scores of as many resamples. The same seed and number of items give the same resamples, whatever the metric."""
+    items = len(metric.rows)
+    if items < 1 or samples < 1:
+        raise ValueError(f"an interval wants items and resamples, there are {items} and {samples}")
+    times_drawn = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), samples)
+    return np.array([metric.combine(sums) for sums in times_drawn @ metric.rows])
+
+
+def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, float]:
+    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+@contextmanager
+def extra(metric: str, name: str) -> Iterator[None]:
+    """Turns an import that fails inside into a sentence that names the extra to install."""
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or str(error)).partition(".")[0]
+        raise ValueError(f"{metric} needs the package {package}; pip install 'ddot[{name}]'") from None

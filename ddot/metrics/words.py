@@ -1,0 +1,116 @@
+"""Metrics on words. A text is a sequence of words, and a word is whatever it holds: nothing is split, cased or cut."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import exp, log, log2
+
+import numpy as np
+from jaxtyping import Float
+
+from ddot.metrics.sums import Sums, extra, mean
+
+Words = Sequence[str]
+
+
+def bleu(references: Sequence[Words], texts: Sequence[Words], order: int) -> Sums:
+    """Corpus BLEU with n-grams up to `order`, unsmoothed, in percent; sacreBLEU does the counting.
+
+    NLTK's `corpus_bleu` gives the same, but where a text is shorter than `order`: it counts such a text as one n-gram
+    that is wrong, sacreBLEU and the definition (Papineni et al., 2002) as none.
+    """
+    with extra("BLEU", "metrics"):
+        from sacrebleu.metrics import BLEU
+
+    # `effective_order` changes no count; without it sacreBLEU advises against scoring single sentences, each time.
+    counting = BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", effective_order=True, force=True)
+    numbers: dict[str, int] = {}
+
+    def numbered(words: Words) -> str:  # sacreBLEU splits at any white space; numbers hold none
+        return " ".join(str(numbers.setdefault(word, len(numbers))) for word in words)
+
+    def combine(sums: Float[np.ndarray, "statistics"]) -> float:
+        length, wanted, *counts = sums.astype(int).tolist()
+        found = BLEU.compute_bleu(counts[:order], counts[order:], length, wanted, max_ngram_order=order)
+        return float(found.score)
+
+    rows = []
+    for reference, text in zip(references, texts, strict=True):
+        found = counting.sentence_score(numbered(text), [numbered(reference)])
+        rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
+    return Sums(np.array(rows, float).reshape(-1, 2 + 2 * order), combine)
+
+
+def nist(references: Sequence[Words], texts: Sequence[Words], order: int) -> Sums:
+    """Corpus NIST with n-grams up to `order` (Doddington, 2002).
+
+    Equal to NLTK's `corpus_nist`, which keeps no statistics of single texts and fails where no text has `order` words.
+    Resamples keep the information weights of the whole set of references.
+    """
+    information = _information(references, order)
+
+    def combine(sums: Float[np.ndarray, "statistics"]) -> float:
+        gained, total = sums[2 : 2 + order], sums[2 + order :]
+        return float((gained / np.maximum(total, 1)).sum()) * _nist_penalty(float(sums[0]), float(sums[1]))
+
+    rows = []
+    for reference, text in zip(references, texts, strict=True):
+        gained, total = [], []
+        for n in range(1, order + 1):
+            matches = Counter(ngrams(text, n)) & Counter(ngrams(reference, n))
+            gained.append(sum(information[ngram] * count for ngram, count in matches.items()))
+            total.append(max(0, len(text) - n + 1))
+        rows.append([len(text), len(reference), *gained, *total])
+    return Sums(np.array(rows, float).reshape(-1, 2 + 2 * order), combine)
+
+
+def _information(references: Sequence[Words], order: int) -> dict[tuple[str, ...], float]:
+    """Bits that the last word of each n-gram adds: log₂ of how often its beginning occurs over how often it does."""
+    counts = Counter(ngram for words in references for n in range(1, order + 1) for ngram in ngrams(words, n))
+    words = sum(len(reference) for reference in references)
+    return {ngram: log2((counts[ngram[:-1]] if len(ngram) > 1 else words) / counts[ngram]) for ngram in counts}
+
+
+def _nist_penalty(length: float, wanted: float) -> float:
+    """1 for texts long enough, 1/2 for texts of two thirds of the wanted length."""
+    if not length or length >= wanted:
+        return 1.0
+    return exp(log(0.5) / log(1.5) ** 2 * log(length / wanted) ** 2)
+
+
+def ngrams(words: Words, n: int) -> list[tuple[str, ...]]:
+    """All runs of n words, in order."""
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def success(given: Sequence[Words], texts: Sequence[Words]) -> Sums:
+    """Percent of texts in which the given words appear in order (the paper's SR)."""
+    return mean([100.0 * _in_order(words, text) for words, text in zip(given, texts, strict=True)])
+
+
+def _in_order(words: Words, text: Words) -> bool:
+    rest = iter(text)
+    return all(word in rest for word in words)
+
+
+def exact_match(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
+    """Percent of texts that are the reference, word for word."""
+    return mean([100.0 * (list(reference) == list(text)) for reference, text in zip(references, texts, strict=True)])
+
+
+def length_error(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
+    """Mean difference of length in words, text minus reference: below 0 where texts are too short."""
+    return mean([float(len(text) - len(reference)) for reference, text in zip(references, texts, strict=True)])
+
+
+def length_error_absolute(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
+    """Mean absolute difference of length in words."""
+    return mean([float(abs(len(text) - len(reference))) for reference, text in zip(references, texts, strict=True)])
+
+
+def distinct(texts: Sequence[Words], n: int) -> float:
+    """Different n-grams in percent of all n-grams of the texts (the paper's D2 and D4).
+
+    No sum over items, and no interval: a resample repeats items, which is the very thing that is counted here.
+    """
+    found = [ngram for text in texts for ngram in ngrams(text, n)]
+    return 100 * len(set(found)) / max(1, len(found))
