@@ -38,6 +38,9 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
             print(json.dumps(row))
         return
     table = Table()
+    if not rows:
+        print("ddot: nothing new to show", file=sys.stderr)
+        return
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="right" if name != next(iter(rows[0])) else "left")
     for row in rows:
@@ -239,6 +242,48 @@ def prepare(
     print(json.dumps({name: meta[name] for name in ("documents", "sentences", "tokens")}))
 
 
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model folder, or embedded.")],
+    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
+    output: Annotated[Path, typer.Option(help="Rows are appended here; those it has are not made again.")],
+    datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "1bw-block,yelp-block,1bw-random,yelp-random",
+    tasks: Annotated[str, typer.Option(help="located, free or both.")] = "located,free",
+    methods: Annotated[str, typer.Option(help="unfilled and ways of filling, with commas.")] = "unfilled,planned",
+    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "16",
+    split: Annotated[str, typer.Option(help="test, or dev for tuning.")] = "test",
+    seed: Seed = 0,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many items.")] = None,
+    metrics: Annotated[
+        str, typer.Option(help="Names, with commas.")
+    ] = "bleu2,bleu4,success,length_error,length_error_abs",
+    device: Annotated[str | None, typer.Option(help="cpu or cuda. Default: a GPU if there is one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fill benchmark items and score the texts; goes on where it was stopped.
+
+    Example: ddot evaluate embedded --bench bench --output results/rows.jsonl --limit 100
+    """
+    from ddot.evaluate import Loaded
+    from ddot.evaluate import evaluate as rows_of
+
+    asked = _load(None if model == "embedded" else model, device)
+    on_gpu = asked.filler.device.type == "cuda"
+    loaded = Loaded(asked.denoiser, asked.tokenizer, model, 256 if on_gpu else 1, 1 if on_gpu else asked.threads)
+    sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
+    counts = _numbers(steps, "--steps")
+    rows = rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures)
+    aside = () if as_json else ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit")
+    show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
+
+
+def _numbers(text: str, name: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
+
+
 @bench.command("coupling")
 def bench_coupling(as_json: AsJson = False, seconds: float = 1.0) -> None:
     """The linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
@@ -250,6 +295,25 @@ def bench_coupling(as_json: AsJson = False, seconds: float = 1.0) -> None:
     rows = measure(seconds=seconds)
     show(rows, as_json)
     print(f"time a slot at L=1024 over L=64: {slowdown(rows):.2f} (bar: at most {SLOWDOWN_BAR})", file=sys.stderr)
+
+
+@bench.command("infill")
+def bench_infill(
+    model: ModelName = None,
+    steps: Steps = 16,
+    rounds: Annotated[int, typer.Option(help="Times each sentence is filled.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Milliseconds a sentence: as shipped, in float32, the plain way, moving slots, left to right; one run, one core.
+
+    Example: ddot bench infill --json
+    """
+    import torch
+
+    from ddot.bench.infill import measure
+
+    torch.set_num_threads(1)
+    show(measure(model, steps, rounds), as_json)
 
 
 @bench.command("train")

@@ -1,86 +1,189 @@
-"""`ddot evaluate`: fill benchmark items with a model and score the texts. One row for each way of filling."""
+"""`ddot evaluate`: fill benchmark items with a model and score the texts. One row for each way of filling.
 
+Rows are appended to a JSONL file as they are done; a row that is there already is not made again.
+"""
+
+import json
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
-from ddot.annealing import greedy, greedy_words
-from ddot.benchmarks import Item, WordPrompt, word_prompt
+from ddot.annealing import greedy
+from ddot.benchmarks import Item, WordPrompt, read_items, word_prompt
 from ddot.chance import row_keys
 from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
-from ddot.metrics import score as score
+from ddot.metrics import score
 from ddot.positions import grid_terminal, random_terminal
-from ddot.sampling import Leap, MostCertainFirst
+from ddot.sampling import Leap
 from ddot.tokens import Tokenizer
+
+# What fixes a row: two rows that agree in these are the same measurement.
+IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
+
+
+def _told_true_lengths(prompt: WordPrompt) -> Prompt:
+    return prompt.prompt.with_rooms(prompt.rooms)
+
+
+@dataclass(frozen=True)
+class GuessedLength:
+    """Every text is made `tokens` long; what is missing is shared out evenly among the open gaps."""
+
+    tokens: int = 32
+
+    def __call__(self, prompt: WordPrompt) -> Prompt:
+        is_open = prompt.prompt.is_open[1:]
+        missing = max(int(is_open.sum()), self.tokens - len(prompt.prompt))
+        room = np.zeros(len(prompt.prompt), np.int64)
+        places = np.flatnonzero(is_open)
+        room[places] = missing // len(places)
+        room[places[: missing % len(places)]] += 1
+        return prompt.prompt.with_rooms(room)
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way of filling, under the name its rows carry."""
+    """A way of filling, under the name its rows carry. `tell` gives the network the lengths of gaps beforehand."""
 
     name: str
     settings: Settings
-    oracle: bool = False  # told the true length of every gap
+    tell: Callable[[WordPrompt], Prompt] | None = None
 
 
 def ways() -> dict[str, Way]:
-    """The ways there are, by name."""
-    leap = Leap(greedy)
+    """The ways there are, by name.
+
+    ddot-u, ddot-r     the paper's: grid or random start, τ-leaps, greedy annealing, pads decide the length
+    ddot-u-planned, ddot-r-planned   the network first says how long each gap is
+    planned            what `ddot infill` does: planned lengths, slots that stay where they belong
+    fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
+    """
+    still = Settings(still=True)
     made = [
-        Way("ddot-u", Settings(terminal=grid_terminal, reveal=leap)),
-        Way("ddot-r", Settings(terminal=random_terminal, reveal=leap)),
-        Way("ddot-u-words", Settings(terminal=grid_terminal, reveal=Leap(greedy_words))),
-        Way("ddot-r-words", Settings(terminal=random_terminal, reveal=Leap(greedy_words))),
-        Way("ddot-u-sure", Settings(terminal=grid_terminal, reveal=MostCertainFirst(greedy_words))),
-        Way("ddot-r-sure", Settings(terminal=random_terminal, reveal=MostCertainFirst(greedy_words))),
-        Way("planned", Settings(choose_length=mean_length)),
-        Way("planned-still", Settings(choose_length=mean_length, still=True)),
-        Way("oracle", Settings(), oracle=True),
-        Way("oracle-still", Settings(still=True), oracle=True),
+        Way("ddot-u", Settings(terminal=grid_terminal, reveal=Leap(greedy))),
+        Way("ddot-r", Settings(terminal=random_terminal, reveal=Leap(greedy))),
+        Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
+        Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
+        Way("planned", Settings(choose_length=mean_length, still=True)),
+        Way("fixed-guessed", still, GuessedLength()),
+        Way("fixed-oracle", still, _told_true_lengths),
     ]
     return {way.name: way for way in made}
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A model to evaluate. `batch` texts are filled at once by each of `threads`."""
+
+    denoiser: Denoiser
+    tokenizer: Tokenizer
+    name: str
+    batch: int = 128
+    threads: int = 1
+
+
 def generate(
-    model: Denoiser,
-    tokenizer: Tokenizer,
-    items: Sequence[Item],
-    way: Way,
-    located: bool,
-    steps: int,
-    seed: int = 0,
-    batch: int = 128,
+    model: Loaded, items: Sequence[Item], way: Way, located: bool, steps: int, seed: int = 0
 ) -> tuple[list[list[str]], float]:
     """(the filled texts as words, seconds a text)."""
-    prompts = [word_prompt(item, tokenizer, located) for item in items]
+    prompts = [word_prompt(item, model.tokenizer, located) for item in items]
+    told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
-    settings = replace(way.settings, steps=steps)
-    found: dict[int, list[str]] = {}
     # Prompts of like size together: a batch is as wide as its widest row.
-    order = sorted(
-        range(len(items)), key=lambda i: len(prompts[i].prompt) + (prompts[i].rooms.sum() if way.oracle else 0)
-    )
+    order = sorted(range(len(items)), key=lambda i: _width(told[i]))
+    found: dict[int, list[str]] = {}
+
+    def run(rows: list[int]) -> None:
+        some = [told[i] for i in rows]
+        settings = replace(way.settings, steps=steps, slots=max(map(_width, some)))
+        with torch.inference_mode(), _fast(model.denoiser):
+            *_, last = fill(model.denoiser, some, keys[rows], settings)
+        for i, gaps in zip(rows, gap_tokens(last, some, model.denoiser.vocabulary), strict=True):
+            found[i] = prompts[i].words(gaps, model.tokenizer)
+
     start = time.monotonic()
-    for first in range(0, len(order), batch):
-        rows = order[first : first + batch]
-        some = [_told(prompts[i], way) for i in rows]
-        with torch.inference_mode():
-            *_, last = fill(model, some, keys[rows], _wide_enough(settings, some, way))
-        for i, gaps in zip(rows, gap_tokens(last, some, model.vocabulary), strict=True):
-            found[i] = prompts[i].words(gaps, tokenizer)
+    with ThreadPoolExecutor(model.threads) as pool:
+        list(pool.map(run, (order[first : first + model.batch] for first in range(0, len(order), model.batch))))
     seconds = (time.monotonic() - start) / max(1, len(items))
     return [found[i] for i in range(len(items))], seconds
 
 
-def _told(prompt: WordPrompt, way: Way) -> Prompt:
-    return prompt.prompt.with_rooms(prompt.rooms) if way.oracle else prompt.prompt
+def _width(prompt: Prompt) -> int:
+    """Slots for a prompt: what its told lengths ask for, or enough for lengths that are not known."""
+    room = prompt.example.room
+    return roomy(len(prompt)) if room is None else len(prompt) + int(room.sum())
 
 
-def _wide_enough(settings: Settings, prompts: Sequence[Prompt], way: Way) -> Settings:
-    """L for this batch: what the oracle says, or the usual one, or more where a prompt leaves no room in it."""
-    if way.oracle:
-        return replace(settings, slots=max(len(p) + int(p.example.room.sum()) for p in prompts))  # type: ignore[union-attr]
-    return replace(settings, slots=roomy(max(len(prompt) for prompt in prompts)))
+def _fast(denoiser: Denoiser) -> torch.autocast:
+    device = next(denoiser.parameters()).device.type
+    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
+
+
+def evaluate(
+    model: Loaded,
+    bench: Path,
+    output: Path,
+    datasets: Sequence[str],
+    tasks: Sequence[str] = ("located", "free"),
+    methods: Sequence[str] = ("planned",),
+    steps: Sequence[int] = (16,),
+    split: str = "test",
+    seed: int = 0,
+    limit: int | None = None,
+    metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
+) -> Iterator[dict[str, Any]]:
+    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl."""
+    for name, given, known in (("task", tasks, ("located", "free")), ("method", methods, ("unfilled", *ways()))):
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            raise ValueError(f"there is no {name} '{unknown[0]}'; there are {', '.join(known)}")
+    sets = {dataset: read_items(bench / f"{dataset}.{split}.jsonl")[:limit] for dataset in datasets}
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
+    done = {_identity(json.loads(line)) for line in output.read_text().splitlines()} if output.is_file() else set()
+    for dataset, task, method, K in product(sets, tasks, methods, steps):
+        items = sets[dataset]
+        row: dict[str, Any] = {
+            "model": model.name, "method": method, "dataset": dataset, "split": split, "task": task,
+            "steps": K, "seed": seed, "items": len(items),
+        }  # fmt: skip
+        if _identity(row) in done:
+            continue
+        if method == "unfilled":
+            texts, seconds = [item.given for item in items], 0.0
+        else:
+            texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
+        row |= score(items, texts, metrics)
+        row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": _commit()}
+        with open(output.with_suffix(".texts.jsonl"), "a") as file:
+            for item, text in zip(items, texts, strict=True):
+                said = {"id": item.id, "method": method, "task": task, "steps": K, "text": " ".join(text)}
+                file.write(json.dumps(said, ensure_ascii=False) + "\n")
+        with open(output, "a") as file:
+            file.write(json.dumps(row) + "\n")
+        yield row
+
+
+def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in IDENTITY)
+
+
+def _device(denoiser: Denoiser) -> str:
+    device = next(denoiser.parameters()).device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _commit() -> str | None:
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    return asked.stdout.strip() or None

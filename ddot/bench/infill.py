@@ -1,0 +1,151 @@
+"""`ddot bench infill`: how fast blanks are filled, everything in one run on the same sentences.
+
+The product's path against the plain one (float32, 64 slots whatever the text, logits at every slot, every step), the
+other ways of filling, and the same trunk generating left to right with a cache of keys and values. The trunk's weights
+do not matter for speed, so baselines run on the weights there are.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention, silu
+
+from ddot.backbones.llama import Block, Llama
+from ddot.backbones.trunk import rotary, rotate
+from ddot.blanks import STEPS, Choice
+from ddot.chance import row_keys
+from ddot.denoiser import Denoiser
+from ddot.filling import roomy
+from ddot.infill import Model, load
+from ddot.methods.fixed_length import FixedLength
+from ddot.records import Prediction, State
+from ddot.template import parse
+from ddot.typist import lay_out, view
+
+# About 20 words with their fills.
+SENTENCES = (
+    "The old lighthouse keeper climbed the stairs every evening ___ and his dog followed him all the way up.",
+    "When the rain stopped, the children ran outside and ___ they could find on the quiet street behind the school.",
+    "___ that bread tastes best when you bake it yourself and eat it while it is still warm.",
+    "The committee will meet again on Thursday to decide ___ before the end of the month or wait until spring.",
+    "After three hours on the road we finally ___ and asked for a room with a view of the lake.",
+    "He wrote a long letter to his brother in which ___ and promised to visit him soon in the new year.",
+)
+
+
+class Everywhere(nn.Module):
+    """A network that computes logits at every slot, as the plain implementation does."""
+
+    def __init__(self, model: Denoiser):
+        super().__init__()
+        self.model = model
+        self.vocabulary = model.vocabulary
+
+    def forward(self, state: State) -> Prediction:
+        full = self.model(state, at=torch.ones_like(state.x, dtype=torch.bool))
+        at = state.x == self.vocabulary.mask
+        return replace(full, at=at, log_score=full.log_score[at.flatten()])
+
+
+def measure(model: str | Path | None = None, steps: int = STEPS, rounds: int = 3) -> list[dict[str, Any]]:
+    """Rows: milliseconds a sentence (median over sentences and rounds) and how many times as fast as the plain path."""
+    fast = load(model)
+    plain = load(model, device=str(fast.filler.device), precision="float32")
+    ways: dict[str, Callable[[str], None]] = {
+        "plain: float32, 64 slots, all logits, all steps": lambda text: _plain(plain, text, steps),
+        f"ddot infill, {'float32' if fast.filler.device.type == 'cpu' else 'GPU'}": lambda text: _one(
+            plain, text, steps
+        ),
+        "ddot infill, as shipped": lambda text: _one(fast, text, steps),
+        "as shipped, 8 steps": lambda text: _one(fast, text, 8),
+        "DDOT-U, slots move": lambda text: _one(fast, text, steps, "grid"),
+        "DDOT-R, slots move": lambda text: _one(fast, text, steps, "random"),
+        "fixed length, told": lambda text: _told(fast, text, steps),
+        "left to right, same trunk, cached": lambda text: _left_to_right(fast, text),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    with torch.inference_mode():
+        for turn in range(rounds + 1):
+            for name, way in ways.items():
+                for text in SENTENCES:
+                    start = time.perf_counter()
+                    way(text)
+                    if turn:  # the first round warms up
+                        times[name].append(time.perf_counter() - start)
+    median = {name: float(np.median(some)) for name, some in times.items()}
+    base = next(iter(median.values()))
+    return [
+        {"way": name, "ms": 1000 * value, "sentences_a_second": 1 / value, "times_plain": base / value}
+        for name, value in median.items()
+    ]
+
+
+def _one(model: Model, text: str, steps: int, terminal: str | None = None) -> None:
+    model.infill(text, steps=steps, terminal=terminal)
+
+
+def _lengths(model: Model, text: str) -> tuple[Any, Any, list[int]]:
+    template = parse(text)
+    seen = view(template, model.tokenizer, located=True)
+    chances = model.filler.length_chances(seen)
+    lengths = model.filler.lengths(seen, template.blanks, chances, row_keys(0, 1), draw=False)
+    return template, seen, lengths or [12] * len(template.blanks)
+
+
+def _plain(model: Model, text: str, steps: int) -> None:
+    template, seen, lengths = _lengths(model, text)
+    prompt, _ = lay_out(seen, template.blanks, lengths)
+    for _ in FixedLength().sample(Everywhere(model.denoiser), [prompt.example], roomy(0), steps, row_keys(0, 1)):  # type: ignore[arg-type]
+        pass
+
+
+def _told(model: Model, text: str, steps: int) -> None:
+    template = parse(text)
+    seen = view(template, model.tokenizer, located=True)
+    for _ in model.filler.still(seen, template.blanks, [12] * len(template.blanks), row_keys(0, 1), Choice(steps)):
+        pass
+
+
+def _left_to_right(model: Model, text: str) -> None:
+    """The blank's tokens one by one after the text before it: reads nothing of what follows."""
+    _, seen, lengths = _lengths(model, text)
+    start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(model.filler.device)
+    trunk = model.denoiser.trunk
+    assert isinstance(trunk, Llama)
+    cache: list[tuple[Tensor, Tensor]] = []
+    token, place = start, 0
+    for _ in range(max(1, lengths[0])):
+        hidden = _cached(trunk, token, place, cache)
+        place += token.shape[1]
+        token = trunk.logits(hidden[:, -1]).argmax(-1, keepdim=True)
+
+
+def _cached(trunk: Llama, x: Tensor, place: int, cache: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The trunk over new tokens only; keys and values of earlier ones come from the cache."""
+    h = trunk.embed(x)
+    positions = torch.arange(place, place + x.shape[1], dtype=torch.float32, device=x.device)[None]
+    cos, sin = rotary(positions, trunk.config.head_width, trunk.config.rotary_base)
+    for number, block in enumerate(trunk.blocks):
+        assert isinstance(block, Block)
+        c = block.config
+        qkv = block.attn_qkv(block.norm1(h)).unflatten(-1, (-1, c.head_width))
+        qk, v = qkv.split([c.heads + c.key_heads, c.key_heads], 2)
+        q, k = rotate(qk, cos, sin).split([c.heads, c.key_heads], 2)
+        if number < len(cache):
+            k, v = torch.cat([cache[number][0], k], 1), torch.cat([cache[number][1], v], 1)
+            cache[number] = (k, v)
+        else:
+            cache.append((k, v))
+        out = scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=place == 0, enable_gqa=True
+        )
+        h = h + block.attn_out(out.transpose(1, 2).flatten(2))
+        gate, up = block.mlp_in(block.norm2(h)).chunk(2, -1)
+        h = h + block.mlp_out(silu(gate) * up)
+    return trunk.norm(h)
