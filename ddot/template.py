@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 LONGEST = 64  # words a blank may be asked to hold
 
-_BLANK = re.compile(r"(?P<slashes>\\*)(?:(?P<line>_{3,})|(?P<name><mask>|\[MASK\]|\[blank\]|<extra_id_\d+>))")
-_BOUNDS = re.compile(r"\{\s*(?P<least>\d*)\s*(?P<comma>,?)\s*(?P<most>\d*)\s*\}")
+# All backslashes before a blank, or none of them: looking from each of a million would take a million squared looks.
+_BLANK = re.compile(r"(?<!\\)(?P<slashes>\\*)(?:_{3,}|<mask>|\[MASK\]|\[blank\]|<extra_id_[0-9]+>)")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,17 @@ class Blank:
     @property
     def bounded(self) -> bool:
         return self.least > 0 or self.most is not None
+
+    def holds(self, fill: str) -> bool:
+        """Whether a text has as many words as are asked for."""
+        words = len(fill.split())
+        return self.least <= words and (self.most is None or words <= self.most)
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return f"exactly {self.least}"
+        most = "" if self.most is None else f" and at most {self.most}"
+        return f"at least {self.least}{most}"
 
 
 @dataclass(frozen=True)
@@ -47,23 +58,26 @@ def parse(source: str) -> Template:
     """The template a user wrote. Mistakes are told with the character they stand at, counted from 1."""
     if not source.strip():
         raise ValueError("the text is empty; write a sentence with ___ where words are missing")
-    literals, blanks = [""], []
+    _check_characters(source)
+    literals: list[list[str]] = [[]]  # as pieces: adding to a long string again and again would take quadratic time
+    blanks = []
     place = 0
     while match := _BLANK.search(source, place):
-        literals[-1] += source[place : match.start()]
         slashes = len(match["slashes"])
-        literals[-1] += "\\" * (slashes // 2)
+        literals[-1] += [source[place : match.start()], "\\" * (slashes // 2)]
         place = match.end()
         if slashes % 2:
-            literals[-1] += match[0][slashes:]
+            literals[-1].append(match[0][slashes:])
             continue
         blank, place = _bounds(source, place)
         blanks.append(blank)
-        literals.append("")
-    literals[-1] += source[place:]
+        literals.append([])
+    literals[-1].append(source[place:])
     if not blanks:
-        raise ValueError(f"there is no blank in {_short(source)}; write ___ where words are missing, or use --free")
-    return Template(tuple(literals), tuple(blanks))
+        raise ValueError(
+            f"there is no blank in {_short(source)}; write ___ where words are missing, or ask for free infilling"
+        )
+    return Template(tuple("".join(pieces) for pieces in literals), tuple(blanks))
 
 
 def _bounds(source: str, place: int) -> tuple[Blank, int]:
@@ -72,22 +86,44 @@ def _bounds(source: str, place: int) -> tuple[Blank, int]:
         return Blank(), place + 1
     if not source.startswith("{", place):
         return Blank(), place
-    where = f"at character {place + 1} of {_short(source)}"
+    where = f"at character {place + 1} of {_short(source, place)}"
     advice = "write ___{3,8}, ___{5}, ___{3,} or ___{,8}; for a plain brace after a blank, ___\\{"
-    if "}" not in source[place:]:
+    end = source.find("}", place) + 1
+    if not end:
         raise ValueError(f"the brace {where} is not closed; {advice}")
-    match = _BOUNDS.match(source, place)
-    if match is None or not (match["least"] or match["most"]):
-        raise ValueError(
-            f"the bounds '{source[place : source.index('}', place) + 1]}' {where} are no numbers; {advice}"
-        )
-    least = int(match["least"] or 0)
-    most = least if not match["comma"] else int(match["most"]) if match["most"] else None
-    if most is not None and least > most:
-        raise ValueError(f"the bounds {match[0]} {where} ask for at least {least} and at most {most} words; swap them")
+    bounds = _short(source[place:end])
+    numbers = [part.strip() for part in source[place + 1 : end - 1].split(",")]
+    if len(numbers) > 2 or not any(numbers) or not re.fullmatch("[0-9]*", "".join(numbers)):
+        raise ValueError(f"the bounds {bounds} {where} are no numbers; {advice}")
+    least, most = _number(numbers[0]) or 0, _number(numbers[-1])
     if max(least, most or 0) > LONGEST:
-        raise ValueError(f"the bounds {match[0]} {where} ask for too much; a blank holds up to {LONGEST} words")
-    return Blank(least, most), match.end()
+        raise ValueError(f"the bounds {bounds} {where} ask for too much; a blank holds up to {LONGEST} words")
+    if most is not None and least > most:
+        raise ValueError(f"the bounds {bounds} {where} ask for at least {least} and at most {most} words; swap them")
+    return Blank(least, most), end
+
+
+def _number(digits: str) -> int | None:
+    """The number, LONGEST + 1 for any that is larger (Python refuses to read thousands of digits), None for none."""
+    return min(int(digits.lstrip("0")[:9] or 0), LONGEST + 1) if digits else None
+
+
+def write(template: Template) -> str:
+    """A text that `parse` reads as this template, whatever its literals hold."""
+    pieces = [_escaped(template.literals[-1])]  # from the end on
+    for literal, blank in zip(template.literals[-2::-1], template.blanks[::-1], strict=True):
+        # Bounds end a blank: what comes next is not read as part of it.
+        runs_on = next(filter(None, reversed(pieces)), "").startswith(("_", "{", "\\{"))
+        most = "" if blank.most is None else blank.most
+        bounds = f"{{{blank.least},{most}}}" if blank.bounded or runs_on else ""
+        slashes = "\\" * (len(literal) - len(literal.rstrip("\\")))
+        pieces += [bounds, "[blank]" if literal.endswith("_") else "___", _escaped(literal) + slashes]
+    return "".join(reversed(pieces))
+
+
+def _escaped(literal: str) -> str:
+    """The literal with a backslash before everything that looks like a blank."""
+    return _BLANK.sub(lambda match: "\\" * (len(match["slashes"]) + 1) + match[0], literal)
 
 
 def free(source: str) -> Template:
@@ -95,6 +131,7 @@ def free(source: str) -> Template:
     words = source.split()
     if not words:
         raise ValueError("the text is empty; give the words that must appear, in order")
+    _check_characters(source)
     apart = [" " + word for word in words[1:]]
     return Template(("", words[0], *apart, ""), tuple(Blank() for _ in range(len(words) + 1)))
 
@@ -106,14 +143,34 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
             f"{len(fills)} fills for {len(template.blanks)} blanks; give one a blank, None to leave it open"
         )
     literals, blanks = [template.literals[0]], []
-    for blank, fill, literal in zip(template.blanks, fills, template.literals[1:], strict=True):
+    for number, (blank, fill) in enumerate(zip(template.blanks, fills, strict=True)):
+        literal = template.literals[number + 1]
         if fill is None:
             blanks.append(blank)
             literals.append(literal)
-        else:
+        elif blank.holds(fill):
+            _check_characters(fill)
             literals[-1] += fill + literal
+        else:
+            raise ValueError(
+                f"the fill {_short(fill)} has {len(fill.split())} words, but blank {number + 1} asks for {blank}; "
+                "change one of them"
+            )
     return Template(tuple(literals), tuple(blanks))
 
 
-def _short(source: str) -> str:
-    return repr(source if len(source) <= 60 else source[:57] + "…")
+def _check_characters(text: str) -> None:
+    """Refuse half characters, which no file and no tokenizer can hold."""
+    half = re.search("[\ud800-\udfff]", text)
+    if half:
+        raise ValueError(
+            f"character {half.start() + 1} of the text is half a character ({ascii(half[0])[1:-1]}, a lone surrogate); "
+            "take it out or write the whole one"
+        )
+
+
+def _short(text: str, around: int = 0) -> str:
+    """The text in quotes, or as much of it as is good to read, around a place."""
+    start = max(0, min(around - 29, len(text) - 59))
+    shown = text[start : start + 59]
+    return repr("…" * (start > 0) + shown + "…" * (start + 59 < len(text)))
