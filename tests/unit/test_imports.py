@@ -8,15 +8,15 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernels chance records tokens noise rooms",
+    "kernels chance records tokens noise rooms signals",
     "positions coupling absorbing annealing masking corpora packing template",
     "backbones",
     "denoiser",
     "losses sampling gaps",
     "methods",
-    "quantise prepare checkpoint distributed optimisers loader run progress train convert package",
-    "filling typist windows blanks benchmarks metrics evaluate infill",
-    "recipes tables plots serve cli bench",
+    "quantise prepare checkpoint distributed optimisers loader run samples progress start train convert package",
+    "filling typist windows blanks benchmarks metrics evaluate infill batch",
+    "recipes tables labels tracks trace watch plots serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))

@@ -1,0 +1,148 @@
+"""Filling, watched in a terminal: words slide to their places while masked slots turn into words.
+
+Given words move above a line and open slots below it; the line has a mark at the exact place of each. Where there is no
+terminal, or a dumb one, every frame is one plain line.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from ddot.infill import MASKED, Frame
+from ddot.labels import printable, spread
+
+# Colours of the sixteen every terminal has, which follow its theme.
+GIVEN, FILLED, WAITING = "bright_blue", "bold yellow", "dim"
+_PICTURES = 8  # between two frames, so that words slide and do not jump
+_LEAST_WIDTH = 24  # below, only the text is shown
+_TYPICAL = 7  # cells a slot takes: a word and a space
+
+
+def watch(frames: Iterable[Frame], console: Console | None = None, delay: float = 0.15) -> list[Frame]:
+    """Show frames as they come, `delay` seconds for each step, and return them. The last one stays on the screen."""
+    console = console or Console()
+    if not console.is_terminal or console.is_dumb_terminal:
+        return [_print_line(frame, console) for frame in frames]
+    seen: list[Frame] = []
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for frame in frames:
+            for picture in between(seen[-1], frame, _PICTURES if delay > 0 else 1) if seen else [frame]:
+                live.update(picture_of(picture, console.width, console.height), refresh=True)
+                time.sleep(delay / _PICTURES)
+            seen.append(frame)
+    return seen
+
+
+def between(start: Frame, end: Frame, count: int) -> Iterator[Frame]:
+    """`count` frames on the way from one to the next: places move evenly, words are those of the end."""
+    for share in np.linspace(0, 1, count + 1)[1:].tolist():
+        places = [(1 - share) * a + share * b for a, b in zip(start.positions, end.positions, strict=True)]
+        yield Frame((1 - share) * start.t + share * end.t, end.pieces, places, end.given)
+
+
+def picture_of(frame: Frame, width: int, height: int) -> Group:
+    """What the terminal shows of a frame: how far it is, where slots are, how the text reads."""
+    width = max(1, width - 1)  # some terminals wrap a line that fills the last column
+    parts = [progress_line(frame, width), Text()]
+    text = reading_text(frame)
+    if width >= _LEAST_WIDTH:
+        stage = stage_of(frame, width)
+        text_lines = -(-text.cell_len // width) + 1
+        if len(stage) + text_lines + 3 <= height:
+            parts += [*stage, Text()]
+    return Group(*parts, text)
+
+
+def progress_line(frame: Frame, width: int) -> Text:
+    """The time left and a bar of the way gone."""
+    masked = sum(piece is None for piece in frame.pieces)
+    label = f"t {frame.t:.2f} "
+    note = f" {masked} masked" if masked else " done" if frame.t <= 0 else " all words found"
+    line = Text(label)
+    bar = min(40, width - len(label) - len(note))
+    if bar >= 4:
+        gone = round(bar * (1 - frame.t))
+        line.append("━" * gone, FILLED).append("─" * (bar - gone), WAITING)
+    if bar >= 0:
+        line.append(note, "dim")
+    line.truncate(width)
+    return line
+
+
+def reading_text(frame: Frame) -> Text:
+    """How the text reads now, as `Frame.text`, in colours."""
+    text = Text()
+    for slot in _reading_order(frame):
+        piece = frame.pieces[slot]
+        shown = f" {MASKED}" if piece is None else printable(piece)
+        text.append(shown if text else shown.lstrip(), _style(frame, slot))
+    return text
+
+
+def stage_of(frame: Frame, width: int) -> list[Text]:
+    """The lines that show where slots are: given words, a line with marks at the exact places, open slots."""
+    shown = [
+        slot for slot in _reading_order(frame) if frame.pieces[slot] != ""
+    ]  # pads and the text's ends hold no word
+    if not shown:
+        return []
+    places = np.array([frame.positions[slot] for slot in shown])
+    # The text fills the width at every moment: it shrinks while slots turn out to be pads.
+    reach = max(float(places[-1] - places[0]), 1e-9)
+    columns = dict(zip(shown, np.rint((places - places[0]) / reach * (width - 1)).astype(int).tolist(), strict=True))
+    above, below = ([slot for slot in shown if frame.given[slot] == given] for given in (True, False))
+    line = Text()
+    for column in range(width):
+        marked = [slot for slot in shown if columns[slot] == column]
+        up, down = (any(frame.given[slot] == given for slot in marked) for given in (True, False))
+        style = _style(frame, marked[-1]) if marked else "dim"
+        line.append("┼" if up and down else "┴" if up else "┬" if down else "─", style)
+    return [*_lanes(frame, above, columns, width)[::-1], line, *_lanes(frame, below, columns, width)]
+
+
+def _lanes(frame: Frame, slots: list[int], columns: dict[int, int], width: int) -> list[Text]:
+    """Lines with the words of some slots near their columns. Neighbours take turns, so that a word keeps its lane."""
+    if not slots:
+        return []
+    labels = {slot: _label(frame, slot, width) for slot in slots}
+    by_number = sorted(slots)  # words keep their slots, so they keep their lanes
+    count = max(1, -(-_TYPICAL * len(slots) // width))
+    while any(sum(cell_len(labels[slot]) + 1 for slot in by_number[lane::count]) > width + 1 for lane in range(count)):
+        count += 1
+    members = [set(by_number[lane::count]) for lane in range(count)]
+    return [_lane(frame, [slot for slot in slots if slot in some], labels, columns, width) for some in members]
+
+
+def _lane(frame: Frame, slots: list[int], labels: dict[int, str], columns: dict[int, int], width: int) -> Text:
+    sizes = np.array([float(cell_len(labels[slot]) + 1) for slot in slots])
+    centred = np.array([float(columns[slot]) for slot in slots]) - (sizes - 2) / 2
+    starts = spread(centred, sizes, 0.0, width + 1.0, whole=True)
+    line = Text()
+    for slot, start in zip(slots, starts.astype(int).tolist(), strict=True):
+        line.append(" " * (start - line.cell_len))
+        line.append(labels[slot], _style(frame, slot))
+    return line
+
+
+def _label(frame: Frame, slot: int, width: int) -> str:
+    piece = frame.pieces[slot]
+    shown = MASKED if piece is None else printable(piece).strip() or "␣"
+    return shown if cell_len(shown) <= width else set_cell_size(shown, width)
+
+
+def _reading_order(frame: Frame) -> list[int]:
+    return sorted(range(len(frame.pieces)), key=lambda slot: (frame.positions[slot], slot))
+
+
+def _style(frame: Frame, slot: int) -> str:
+    return GIVEN if frame.given[slot] else WAITING if frame.pieces[slot] is None else FILLED
+
+
+def _print_line(frame: Frame, console: Console) -> Frame:
+    console.print(f"t {frame.t:.3f}  {printable(frame.text)}", markup=False, highlight=False, soft_wrap=True)
+    return frame
