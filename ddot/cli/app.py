@@ -1,0 +1,62 @@
+"""What the commands share: the application, options, tables on the screen, loading a model."""
+
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Fill blanks of unknown length in text.")
+bench = typer.Typer(no_args_is_help=True, help="Measure speed, as ratios within one run.")
+plot = typer.Typer(no_args_is_help=True, help="Draw how positions move.")
+app.add_typer(bench, name="bench")
+app.add_typer(plot, name="plot")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a row a line, instead of a table.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
+]
+Steps = Annotated[int, typer.Option(help="Steps of the reverse process.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
+Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: as the model says.")]
+TopP = Annotated[float, typer.Option(help="With a temperature: the likeliest words of this total chance.")]
+Free = Annotated[bool, typer.Option("--free", help="No blanks: these words, in order, with text wherever it fits.")]
+TerminalName = Annotated[
+    str | None, typer.Option("--terminal", help="grid or random: slots start there and move (DDOT-U, DDOT-R).")
+]
+
+
+def show(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Rows to stdout: JSON lines, or a table with numbers rounded for reading."""
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    table = Table()
+    if not rows:
+        print("ddot: nothing new to show", file=sys.stderr)
+        return
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="right" if name != next(iter(rows[0])) else "left")
+    for row in rows:
+        table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console().print(table)
+
+
+def cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def load_model(name: str | None, device: str | None = None) -> Any:
+    """A model, with the cores of this machine shared out as is best for short texts: one each."""
+    import torch
+
+    from ddot.infill import load
+
+    torch.set_num_threads(1)
+    return load(name, device, threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)

@@ -1,0 +1,59 @@
+"""Commands that measure speed: bench coupling, infill, train."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ddot.cli.app import AsJson, ModelName, Steps, bench, show
+
+
+@bench.command("coupling")
+def bench_coupling(as_json: AsJson = False, seconds: float = 1.0) -> None:
+    """The linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
+
+    Example: ddot bench coupling --json
+    """
+    from ddot.bench.coupling import SLOWDOWN_BAR, measure, slowdown
+
+    rows = measure(seconds=seconds)
+    show(rows, as_json)
+    print(f"time a slot at L=1024 over L=64: {slowdown(rows):.2f} (bar: at most {SLOWDOWN_BAR})", file=sys.stderr)
+
+
+@bench.command("infill")
+def bench_infill(
+    model: ModelName = None,
+    steps: Steps = 16,
+    rounds: Annotated[int, typer.Option(help="Times each sentence is filled.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Milliseconds a sentence: as shipped, in float32, the plain way, moving slots, left to right; one run, one core.
+
+    Example: ddot bench infill --json
+    """
+    import torch
+
+    from ddot.bench.infill import measure
+
+    torch.set_num_threads(1)
+    show(measure(model, steps, rounds), as_json)
+
+
+@bench.command("train")
+def bench_train(
+    networks: Annotated[list[str], typer.Argument(help="sedd-small, sedd-medium, smollm2, toy.")] = ["toy"],  # noqa: B006
+    length: Annotated[list[int], typer.Option(help="L, as often as wanted.")] = [64],  # noqa: B006
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    slots: Annotated[int, typer.Option(help="Slots a batch, B times L.")] = 2048,
+    steps: Annotated[int, typer.Option(help="Steps; the second half is timed.")] = 20,
+    workers: Annotated[int, typer.Option(help="Loader processes.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Training speed: slots a second, share of the measured bf16 matrix peak, waiting for data, couplings on and off.
+
+    Example: ddot bench train smollm2 sedd-small --device cuda --slots 131072 --steps 60 --workers 14
+    """
+    from ddot.bench.train import measure
+
+    show(measure(networks, length, device, slots, steps, workers), as_json)

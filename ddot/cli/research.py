@@ -1,0 +1,114 @@
+"""Commands for research: prepare, train, convert, evaluate, tables."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddot.cli.app import AsJson, Seed, app, load_model, show
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe, such as toy; see ddot train --help.")],
+    output: Annotated[Path, typer.Option(help="Folder of the run; a model folder afterwards.")],
+    settings: Annotated[list[str], typer.Option("--set", help="Change a part: training.steps=200.")] = [],  # noqa: B006
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last complete checkpoint.")] = False,
+) -> None:
+    """Train a recipe. Start it with torchrun for several GPUs or machines.
+
+    Example: ddot train toy --output runs/toy
+    """
+    from ddot import recipes
+    from ddot.run import override
+    from ddot.train import train as train_run
+
+    run = override(recipes.recipe(recipe), settings)
+    figures = train_run(run, output, resume)
+    if figures:
+        print(json.dumps(figures))
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="A GGUF file, or a folder with a SEDD, MDLM or Llama checkpoint.")],
+    dest: Annotated[Path, typer.Argument(help="The model folder to make.")],
+    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints that bring none.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to what this packed corpus uses.")] = None,
+    least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least so often.")] = 1,
+) -> None:
+    """Turn somebody else's checkpoint into a model folder.
+
+    Example: ddot convert SmolLM2-135M-Instruct.Q4_1.gguf runs/base/smollm2
+    """
+    from ddot.convert import convert as convert_checkpoint
+
+    config = convert_checkpoint(source, dest, tokenizer, keep, least)
+    print(f"{dest}: {type(config.trunk).__name__}, {config.vocabulary.base} tokens", file=sys.stderr)
+
+
+@app.command()
+def prepare(
+    sources: Annotated[list[str], typer.Argument(help="Text files (.txt .jsonl .parquet, .xz .gz) or hub:NAME.")],
+    tokenizer: Annotated[Path, typer.Option(help="A tokenizer.json, or a model folder that holds one.")],
+    output: Annotated[Path, typer.Option(help="The folder to make.")],
+    split: Annotated[str, typer.Option(help="sentences, or lines (a line is one piece).")] = "sentences",
+    form: Annotated[str, typer.Option(help="natural, news (One-Billion-Word) or reviews (Yelp).")] = "natural",
+    field: Annotated[str | None, typer.Option(help="Field or column that holds the text.")] = None,
+    without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are left out.")] = [],  # noqa: B006
+    limit: Annotated[int | None, typer.Option(help="At most so many documents.")] = None,
+    shard_mb: Annotated[int, typer.Option(help="Megabytes a shard.")] = 1024,
+    apart: Annotated[bool, typer.Option("--apart", help="Every sentence is a text of its own.")] = False,
+) -> None:
+    """Pack text into token shards that training reads without the text.
+
+    Example: ddot prepare news.txt.xz --tokenizer runs/base/smollm2 --output runs/data/news
+    """
+    from ddot.prepare import prepare as pack_sources
+
+    meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20, apart)
+    print(json.dumps({name: meta[name] for name in ("documents", "sentences", "tokens")}))
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model folder, or embedded.")],
+    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
+    output: Annotated[Path, typer.Option(help="Rows are appended here; those it has are not made again.")],
+    datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "1bw-block,yelp-block,1bw-random,yelp-random",
+    tasks: Annotated[str, typer.Option(help="located, free or both.")] = "located,free",
+    methods: Annotated[str, typer.Option(help="unfilled and ways of filling, with commas.")] = "unfilled,planned",
+    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "16",
+    split: Annotated[str, typer.Option(help="test, or dev for tuning.")] = "test",
+    seed: Seed = 0,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many items.")] = None,
+    metrics: Annotated[
+        str, typer.Option(help="Names, with commas.")
+    ] = "bleu2,bleu4,success,length_error,length_error_abs",
+    device: Annotated[str | None, typer.Option(help="cpu or cuda. Default: a GPU if there is one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fill benchmark items and score the texts; goes on where it was stopped.
+
+    Example: ddot evaluate embedded --bench bench --output results/rows.jsonl --limit 100
+    """
+    from ddot.evaluate import Loaded
+    from ddot.evaluate import evaluate as rows_of
+
+    asked = load_model(None if model == "embedded" else model, device)
+    on_gpu = asked.filler.device.type == "cuda"
+    loaded = Loaded(asked.denoiser, asked.tokenizer, model, 256 if on_gpu else 1, 1 if on_gpu else asked.threads)
+    sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
+    counts = _numbers(steps, "--steps")
+    rows = rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures)
+    aside = () if as_json else ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit")
+    show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
+
+
+def _numbers(text: str, name: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None

@@ -1,0 +1,186 @@
+"""Commands for people who fill blanks: infill, watch, plot trajectories, info."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, TerminalName, TopP, app, cuda, load_model, plot
+
+
+@app.command()
+def infill(
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts with ___ where words are missing.")] = None,
+    n: Annotated[int, typer.Option("--n", help="So many different answers, best first.")] = 1,
+    steps: Steps = 16,
+    seed: Seed = 0,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    free: Free = False,
+    terminal: TerminalName = None,
+    model: ModelName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
+    trace: Annotated[Path | None, typer.Option(help="Save how the words moved (one text).")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Where filled lines go; goes on if begun.")] = None,
+) -> None:
+    """Fill the blanks of texts.
+
+    ___ is a blank of any length, ___{3,8} one of 3 to 8 words, ___{5} one of exactly 5; \\___ is literal.
+
+    Example: ddot infill "We were so ___ wedding." --n 3
+
+    Example: ddot infill --free "earned cents share costs"
+
+    Example: ddot infill --input in.jsonl --output out.jsonl
+    """
+    settings = {
+        "n": n, "steps": steps, "seed": seed, "temperature": temperature, "top_p": top_p, "terminal": terminal
+    }  # fmt: skip
+    if source is not None or output is not None:
+        _infill_file(texts, source, output, free, model, settings)
+        return
+    given = list(texts or ([] if sys.stdin.isatty() else [line.rstrip("\n") for line in sys.stdin if line.strip()]))
+    if not given:
+        raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
+    if trace is not None and (len(given) != 1 or n != 1):
+        raise ValueError("--trace saves one filling; give one text and --n 1")
+    filler = load_model(model)
+    for text in given:
+        for found in filler.infill(text, free=free, **settings):
+            if as_json:
+                print(json.dumps({**asdict(found), "steps": steps, "seed": seed}, ensure_ascii=False))
+            else:
+                Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), found.fills))
+    if trace is not None:
+        from ddot.trace import save_trace
+
+        del settings["n"]
+        save_trace(trace, given[0], settings, list(filler.stream(given[0], free=free, **settings)))
+
+
+def _infill_file(
+    texts: list[str] | None, source: Path | None, output: Path | None, free: bool, model: str | None, settings: Any
+) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ddot.batch import count_lines, fill_file, merge, part_of
+    from ddot.distributed import barrier, processes
+
+    if source is None or output is None or texts or free:
+        raise ValueError('a file wants --input and --output and no texts; a line of it may say "free"')
+    with processes("cpu" if not cuda() else "cuda") as (rank, world, device):
+        filler = load_model(model, str(device))
+        columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), disable=rank > 0) as bar:
+            task = bar.add_task("", total=-(-count_lines(source) // world) if source.is_file() else None)
+            part = part_of(output, rank, world)
+            done = fill_file(filler, source, part, settings, lambda n: bar.update(task, completed=n), rank, world)
+        barrier()
+        if world > 1 and rank == 0 and not done.interrupted:
+            merge(output, world)
+        barrier()
+    if done.interrupted:
+        print(f"ddot: interrupted; {done.lines} lines are in {part}, the same command goes on", file=sys.stderr)
+        raise typer.Exit(130)
+    if done.errors:
+        print(
+            f'ddot: {done.errors} of {done.lines} lines could not be filled; see "error" in {output}', file=sys.stderr
+        )
+        raise typer.Exit(1)
+
+
+def _highlighted(template: Any, fills: list[str]) -> Text:
+    """The text with what was filled in set off."""
+    text = Text(template.literals[0])
+    for fill, literal in zip(fills, template.literals[1:], strict=True):
+        text.append(fill, style="bold green").append(literal)
+    return text
+
+
+@app.command()
+def info(
+    model: Annotated[str | None, typer.Argument(help="A model folder; default: the embedded one.")] = None,
+) -> None:
+    """What a model is: network, size, training.
+
+    Example: ddot info
+    """
+    from ddot.package import about
+
+    print(json.dumps(about(model), indent=1))
+
+
+@app.command()
+def watch(
+    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
+    steps: Steps = 16,
+    seed: Seed = 0,
+    temperature: Temperature = 0.0,
+    free: Free = False,
+    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
+    model: ModelName = None,
+    delay: Annotated[float, typer.Option(min=0.0, help="Seconds a step at least.")] = 0.15,
+    trace: Annotated[Path | None, typer.Option(help="Save how the words moved.")] = None,
+) -> None:
+    """Watch the words move to their places, in the terminal.
+
+    Example: ddot watch "We were so ___ wedding."
+    """
+    from ddot.trace import save_trace
+    from ddot.watch import watch as show_frames
+
+    how = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
+    frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
+    if trace is not None:
+        save_trace(trace, text, how, frames)
+
+
+@plot.command("trajectories")
+def plot_trajectories(
+    text: Annotated[str | None, typer.Argument(help="A text with ___; or --from a saved trace.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("paths.png"),
+    saved: Annotated[Path | None, typer.Option("--from", help="A trace saved by infill or watch.")] = None,
+    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One system; default: both.")] = None,
+    steps: Steps = 32,
+    seed: Seed = 0,
+    free: Free = False,
+    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
+    model: ModelName = None,
+) -> None:
+    """Positions over time, masked and revealed.
+
+    Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
+    """
+    from ddot.plots import trajectories
+    from ddot.trace import load_trace
+
+    if (text is None) == (saved is None):
+        raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
+    if saved is not None:
+        frames = load_trace(saved).frames
+    else:
+        frames = list(load_model(model).stream(text, steps=steps, seed=seed, free=free, terminal=terminal))
+    trajectories(frames, output, scaled)
+    print(output)
+
+
+@plot.command("coupling")
+def plot_coupling(
+    text: Annotated[str, typer.Argument(help="A sentence; [brackets] mark missing words.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("coupling.png"),
+    seed: Seed = 0,
+) -> None:
+    """The straight training paths of a sentence with and without optimal transport; crossings are counted.
+
+    Example: ddot plot coupling "The [small boat] leaves the harbour [at dawn]." -o ot.png
+    """
+    from ddot.plots import training_paths
+    from ddot.tracks import marked_sentence
+
+    print(json.dumps(training_paths(marked_sentence(text, seed), output, seed=seed)))
