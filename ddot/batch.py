@@ -90,6 +90,9 @@ def fill_file(
     """
     if not source.is_file():
         raise FileNotFoundError(f'no file at {source}; wanted JSON lines with "text"')
+    with open(source, "rb") as file:
+        if b"\0" in file.read(1 << 16):
+            raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
     if output.exists() and output.samefile(source):
         raise ValueError(f"{output} is the input itself; choose another --output")
     if not output.parent.is_dir():

@@ -1,0 +1,214 @@
+"""The command line as a user meets it: answers on stdout, mistakes as one sentence and exit status 2."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from ddot.backbones.llama import LlamaConfig
+from ddot.checkpoint import save_model
+from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.tokens import learn_bpe
+
+ROOT = Path(__file__).parents[2]
+SENTENCES = ["The small boat leaves the harbour at dawn.", "My sister sings while she waters the garden.", "It rains."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small model that was never trained."""
+    where = tmp_path_factory.mktemp("model") / "tiny"
+    where.mkdir()
+    torch.manual_seed(0)
+    tokenizer = learn_bpe(SENTENCES, 320)
+    trunk = LlamaConfig(32, 1, 2, 1, 64, tokenizer.vocabulary.rows)
+    config = DenoiserConfig.extended(trunk, tokenizer.vocabulary)
+    save_model(Denoiser(config).state_dict(), config, tokenizer, {"recipe": "none"}, where)
+    return where
+
+
+def ddot(*arguments: object, stdin: str = "", **more):
+    command = [sys.executable, "-m", "ddot", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=ROOT, **more)
+
+
+def mistake(capsys, monkeypatch, *arguments: object) -> str:
+    """The sentence a mistake gets, told in this process: status 2, nothing on stdout."""
+    from ddot.cli import run
+
+    monkeypatch.setattr(sys, "argv", ["ddot", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    said = capsys.readouterr()
+    assert stopped.value.code == 2, said.err
+    assert said.out == ""
+    return said.err
+
+
+def test_embedded_model_fills_and_shows_json():
+    done = ddot("infill", "We were so ___{2,4} wedding.", "--n", 2, "--json", "--steps", 4)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["text"] == f"We were so {row['fills'][0]} wedding."
+        assert 2 <= len(row["fills"][0].split()) <= 4
+        assert (row["steps"], row["seed"]) == (4, 0)
+
+
+def test_texts_from_stdin_and_plain_output(folder):
+    done = ddot("infill", "--model", folder, "--steps", 2, stdin="a ___{1} b\n\nc ___{2}\n")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith("a ")
+    assert first.endswith(" b")
+    assert len(second.split()) == 3
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["a ___{3 b"], "not closed"),
+        (["a ___{9,2} b"], "at least 9 and at most 2"),
+        (["a ___{999} b"], "up to 64 words"),
+        (["   "], "empty"),
+        (["no blank here"], "no blank"),
+        (["a ___", "--n", 0], "between 1 and 100"),
+        (["a ___", "--steps", 0], "between 1 and 1000"),
+        (["a ___", "--temperature", -1], "between 0"),
+        (["a ___", "--terminal", "nowhere"], "grid, random"),
+        (["a ___", "--model", "no/such/folder"], "no model at"),
+        (["a ___", "--input", "x.jsonl"], "--input and --output"),
+        (["--input", "missing.jsonl", "--output", "out.jsonl"], "no file at"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments, says, capsys, monkeypatch, folder, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    model = [] if "--model" in arguments else ["--model", folder]
+    told = mistake(capsys, monkeypatch, "infill", *arguments, *model)
+    assert says in told
+    assert told.count("\n") <= 2
+    assert "Traceback" not in told
+    assert list(tmp_path.iterdir()) == []  # nothing written
+
+
+def test_unreadable_weights(capsys, monkeypatch, folder, tmp_path):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert "damaged" in mistake(capsys, monkeypatch, "infill", "a ___", "--model", broken)
+
+
+def test_binary_input_is_refused(capsys, monkeypatch, folder, tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(bytes(range(256)))
+    said = mistake(capsys, monkeypatch, "infill", "--input", source, "--output", tmp_path / "o", "--model", folder)
+    assert "binary" in said
+    assert not (tmp_path / "o").exists()
+
+
+def lines(path: Path) -> list[dict]:
+    return [{**json.loads(line), "seconds": None} for line in path.read_text().splitlines()]
+
+
+def write_lines(path: Path, count: int) -> None:
+    texts = [{"id": f"n{i}", "text": f"{SENTENCES[i % 3]} ___{{1,3}} and ___."} for i in range(count)]
+    path.write_text("".join(json.dumps(text) + "\n" for text in texts))
+
+
+def test_a_file_goes_on_where_it_stopped(folder, tmp_path):
+    source, output, again = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "again.jsonl"
+    write_lines(source, 6)
+    with open(source, "a") as file:
+        file.write('not json\n{"id": 8, "text": "no blank"}\n{"id": 9, "free": "boat dawn", "n": 2}\n{"id": 10}\n')
+        file.write('{"id": 11, "text": "a ___", "steps": "many"}\n')
+    done = ddot("infill", "--input", source, "--output", output, "--model", folder, "--steps", 2)
+    assert done.returncode == 1, done.stderr
+    rows = lines(output)
+    assert [row["id"] for row in rows] == [*(f"n{i}" for i in range(6)), 7, 8, 9, 10, 11]
+    assert [i for i, row in enumerate(rows) if "error" in row] == [6, 7, 9, 10]
+    assert len(rows[8]["alternatives"]) == 1
+    whole = output.read_bytes()
+    again.write_bytes(whole[: len(whole) // 2])  # a line cut in two
+    assert ddot("infill", "--input", source, "--output", again, "--model", folder, "--steps", 2).returncode == 1
+    assert lines(again) == rows
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "somebody else", "text": "x"}\n')
+    refused = ddot("infill", "--input", source, "--output", other, "--model", folder)
+    assert refused.returncode == 2
+    assert "another id" in refused.stderr
+    assert other.read_text() == '{"id": "somebody else", "text": "x"}\n'
+
+
+@pytest.mark.slow
+def test_an_interruption_loses_no_finished_line(folder, tmp_path):
+    source, output, left_alone = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "alone.jsonl"
+    write_lines(source, 120)
+    command = [sys.executable, "-m", "ddot", "infill", "--input", source, "--model", folder, "--steps", "8", "--output"]
+    running = subprocess.Popen([*command, output], stderr=subprocess.PIPE, cwd=ROOT)
+    while running.poll() is None and (not output.exists() or output.read_bytes().count(b"\n") < 5):
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    kept = output.read_bytes()
+    assert kept.endswith(b"\n")
+    assert 5 <= kept.count(b"\n") < 120
+    subprocess.run([*command, output], check=True, cwd=ROOT, capture_output=True)
+    assert output.read_bytes().startswith(kept)
+    subprocess.run([*command, left_alone], check=True, cwd=ROOT, capture_output=True)
+    assert lines(output) == lines(left_alone)
+
+
+@pytest.mark.slow
+def test_torchrun_shares_a_file_among_processes(folder, tmp_path):
+    source, alone, shared = tmp_path / "in.jsonl", tmp_path / "alone.jsonl", tmp_path / "shared.jsonl"
+    write_lines(source, 7)
+    common = ["--model", str(folder), "--steps", "2", "--input", str(source), "--output"]
+    assert ddot("infill", *common, alone).returncode == 0
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ddot"]
+    done = subprocess.run([*torchrun, "infill", *common, shared], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert lines(shared) == lines(alone)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["alone.jsonl", "in.jsonl", "shared.jsonl"]
+
+
+def test_info_and_help(folder):
+    told = json.loads(ddot("info", folder).stdout)
+    assert told["blocks"] == 1
+    assert told["parameters"] > 1000
+    for command in ("infill", "watch", "train", "evaluate", "convert", "prepare", "plot trajectories", "bench infill"):
+        helped = ddot(*command.split(), "--help")
+        assert helped.returncode == 0
+        assert "Example" in helped.stdout
+
+
+def test_trace_and_plot_from_it(folder, tmp_path):
+    trace, picture = tmp_path / "trace.json", tmp_path / "paths.svg"
+    common = ("--model", folder, "--steps", 3)
+    assert ddot("infill", "The boat ___{1,3} at dawn.", *common, "--trace", trace).returncode == 0
+    assert len(json.loads(trace.read_text())["frames"]) >= 2
+    done = ddot("plot", "trajectories", "--from", trace, "-o", picture)
+    assert done.returncode == 0, done.stderr
+    assert "boat" in picture.read_text()
+    watched = ddot("watch", "The boat ___ at dawn.", *common, "--delay", 0)
+    assert watched.returncode == 0, watched.stderr
+    assert len(watched.stdout.splitlines()) == 4
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_run_and_are_short(example):
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert len(example.read_text().splitlines()) < 40
