@@ -1,0 +1,42 @@
+"""Every table by name."""
+
+from collections.abc import Sequence
+
+from ddot.tables import page
+from ddot.tables.comparisons import COMPARISONS, compare, short_table
+from ddot.tables.lines import Row, measured
+from ddot.tables.settings import settings_table
+from ddot.tables.speed import speed_tables
+from ddot.tables.sweeps import lambda_table, steps_table
+
+NAMES = ("main", *COMPARISONS, "lambda", "steps", "hyperparameters", "speed")
+
+
+def render(rows: Sequence[Row], table: str | None = None, latex: bool = False) -> str:
+    """The table of that name, or all of them: rows of `ddot evaluate` and `ddot bench` beside the paper's numbers."""
+    if table is not None and table not in NAMES:
+        raise ValueError(f"there is no table '{table}'; there are {', '.join(NAMES)}")
+    write = page.latex if latex else page.markdown
+    return "\n".join(write(made) for made in make(rows, NAMES if table is None else (table,)))
+
+
+def make(rows: Sequence[Row], names: Sequence[str] = NAMES) -> list[page.Table]:
+    """The tables of these names. Rows that are no rows of either command are refused, whatever is asked for."""
+    ours, speeds = measured(rows), speed_tables(rows)
+    if tuple(names) == ("speed",) and not speeds:
+        raise ValueError(f"there are no rows of `ddot bench` among {len(rows)}; give a file that it wrote with --json")
+    made: list[page.Table] = []
+    for name in names:
+        if name in COMPARISONS:
+            made.append(compare(name, ours))
+        elif name == "main":
+            made.append(short_table(ours))
+        elif name == "lambda":
+            made.append(lambda_table(ours))
+        elif name == "steps":
+            made.append(steps_table(ours))
+        elif name == "hyperparameters":
+            made.append(settings_table())
+        else:
+            made += speeds
+    return made

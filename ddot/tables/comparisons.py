@@ -1,0 +1,174 @@
+"""Tables whose lines are models and whose columns are sets: the paper's results, ablations, and the short table."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from ddot.tables.lines import (
+    LABELS,
+    SETS,
+    TASKS,
+    UNFILLED,
+    Line,
+    Naming,
+    Row,
+    clocks,
+    gather,
+    measured_cells,
+    task_lines,
+    widest,
+)
+from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
+from ddot.tables.paper import paper_tables, paper_values, printed
+
+HEADS = {
+    "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
+    "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4",
+}  # fmt: skip
+PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"))  # share a column, as in the paper
+MOVING = (UNFILLED, *(name for name in LABELS if name.startswith("ddot-")))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a table shows of our rows: which ways of filling (None: all), and whether each line names its model."""
+
+    title: str
+    methods: tuple[str, ...] | None = None
+    models: bool = False
+    notes: tuple[str, ...] = ()
+
+
+COMPARISONS = {
+    "random": Comparison("Random infilling: 1 to 6 words given"),
+    "block": Comparison("Block infilling: one span of 0 to 32 words missing"),
+    "code": Comparison(
+        "Code infilling", notes=("The paper's sets are cut from CodeParrot, ours from other Python packages.",)
+    ),
+    "ot": Comparison(
+        "With and without optimal transport",
+        (UNFILLED, "no-ot", "ddot-r", "ddot-u"),
+        models=True,
+        notes=("The paper names no task here; its numbers with OT are those of DDOT-R small on the random sets.",),
+    ),
+    "sizes": Comparison("Sizes of the network", MOVING, models=True),
+    "diversity": Comparison("Diversity: different n-grams in percent of all"),
+}
+
+
+def compare(name: str, rows: Sequence[Row]) -> Table:
+    """One of `COMPARISONS`: the paper's lines, then ours for each task."""
+    kind, numbers = COMPARISONS[name], paper_tables()[name]
+    sets: list[str] = numbers["sets"]
+    extra = ["meteor_nltk"] if "meteor" in numbers["metrics"] else []
+    metrics = [*numbers["metrics"], *(metric for metric in extra if any(_has(row, metric, sets) for row in rows))]
+    columns = paired(metrics)
+    every = gather(rows, sets, kind.methods, metrics)
+    lines = widest(every)
+    naming = Naming.of(lines)
+    naming = replace(naming, models=naming.models or kind.models)
+    sections = _papers_sections(numbers, columns)
+    for title, some_lines in task_lines(lines):
+        sections.append(Section(title, _ours(some_lines, naming, [(d, c) for d in sets for c in columns])))
+    if not lines:
+        sections.append(no_rows(1 + len(sets) * len(columns)))
+    heads = (Column("/".join(HEADS[metric] for metric in column), SETS[d]) for d in sets for column in columns)
+    return Table(
+        name,
+        kind.title,
+        (Column("model"), *heads),
+        tuple(sections),
+        (*naming.notes(lines), *_left_out(every, lines), *kind.notes),
+    )
+
+
+def _papers_sections(numbers: dict[str, Any], columns: Sequence[Sequence[str]]) -> list[Section]:
+    """The paper's lines, under the kinds of models it has."""
+    sections = []
+    for title, rows in groupby(numbers["rows"], key=lambda row: row["section"]):
+        lines = []
+        for row in rows:
+            values = [dict(zip(numbers["metrics"], found, strict=True)) for found in row["values"]]
+            lines.append((cell(row["model"]), *(cell(papers(value, column)) for value in values for column in columns)))
+        sections.append(Section(f"paper, {title}", tuple(lines)))
+    return sections
+
+
+def papers(values: dict[str, Any], column: Sequence[str]) -> str:
+    """The paper's values under one column."""
+    shown = [printed(values.get(metric)) for metric in column]
+    return EMPTY if set(shown) == {EMPTY} else " / ".join(shown)
+
+
+def paired(metrics: Iterable[str]) -> list[tuple[str, ...]]:
+    """The columns of metrics: pairs of `PAIRS` together, others alone."""
+    left = list(metrics)
+    columns: list[tuple[str, ...]] = []
+    while left:
+        pair = next((pair for pair in PAIRS if pair[0] == left[0] and pair[1] in left), (left[0],))
+        columns.append(pair)
+        left = [metric for metric in left if metric not in pair]
+    return columns
+
+
+def _has(row: Row, metric: str, sets: Sequence[str]) -> bool:
+    return row["dataset"] in sets and row.get(metric) is not None
+
+
+def _ours(
+    lines: Sequence[Line], naming: Naming, columns: Sequence[tuple[str, Sequence[str]]]
+) -> tuple[tuple[Cell, ...], ...]:
+    """The cells of lines, their names first; `columns` are (set, metrics)."""
+    names = [cell(naming.name(line)) for line in lines]
+    return tuple(zip(names, *(measured_cells(lines, dataset, metrics) for dataset, metrics in columns), strict=True))
+
+
+SHORT = (("bleu2", "bleu4"), ("success",), ("length_error", "length_error_abs"), ("seconds",))
+
+
+def short_table(rows: Sequence[Row]) -> Table:
+    """`main`, for the README: a section for each set and task, the paper's DDOT-U in front."""
+    present = {row["dataset"] for row in rows}
+    sets = [name for name in SETS if name in present] + sorted(present - set(SETS))
+    every = gather(rows, sets, metrics=[metric for column in SHORT for metric in column])
+    lines = widest(every)
+    naming = Naming.of(lines, timed=True)
+    sections = []
+    for dataset in sets or [name for name in SETS if _paper_row(name)]:
+        theirs = _paper_row(dataset)
+        here = [line for line in lines if dataset in line.rows]
+        parts = task_lines(here) or [(TASKS["free"], [])]
+        for title, some in parts:
+            front = (theirs,) if theirs and title == TASKS["free"] else ()
+            task = title.partition(":")[0].removeprefix("ours, ")
+            body = _ours(some, naming, [(dataset, column) for column in SHORT])
+            sections.append(Section(f"{SETS.get(dataset, dataset)}, {task}", (*front, *body)))
+    heads = ("B2 / B4", "success %", "length error, words (mean / absolute)", "seconds a text")
+    return Table(
+        "main",
+        "Infilling on rebuilt test sets",
+        (Column("way of filling"), *(Column(head) for head in heads)),
+        tuple(sections),
+        (*naming.notes(lines), *_left_out(every, lines), *clocks(lines), *_KEY),
+    )
+
+
+_KEY = (
+    "Free: words in order, gaps not told, the paper's task. Located: told where words are missing.",
+    "The paper's test sample is not public.",
+)
+
+
+def _paper_row(dataset: str) -> tuple[Cell, ...] | None:
+    """The paper's DDOT-U on a set, under the columns of `SHORT`."""
+    table = next((name for name in ("block", "random", "code") if dataset in paper_tables()[name]["sets"]), None)
+    if table is None:
+        return None
+    values = paper_values(table, "DDOT-U", dataset)
+    return (cell("paper, DDOT-U (another test sample)"), *(cell(papers(values, column)) for column in SHORT))
+
+
+def _left_out(every: Sequence[Line], shown: Sequence[Line]) -> tuple[str, ...]:
+    """Says so where lines of a sweep are not shown."""
+    return ("Other numbers of steps are in the table of sampling steps.",) if len(shown) < len(every) else ()

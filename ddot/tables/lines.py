@@ -1,0 +1,279 @@
+"""Measured rows, gathered into the lines of a table: seeds averaged, fewer items said, the best found.
+
+A line is one way of filling with one model at one number of steps, over several sets.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from ddot.tables.page import EMPTY, Cell, Piece, cell
+
+# As in `evaluate` (a test holds them equal); that module loads torch, which no table needs.
+IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
+UNFILLED = "unfilled"
+LABELS = {
+    UNFILLED: "prompt, unfilled",
+    "autoregressive": "autoregressive",
+    "insertion": "insertion",
+    "lc": "LC",
+    "pop": "PoP",
+    "no-ot": "without OT",
+    "ddot-r": "DDOT-R",
+    "ddot-u": "DDOT-U",
+    "ddot-r-planned": "DDOT-R, planned lengths",
+    "ddot-u-planned": "DDOT-U, planned lengths",
+    "planned": "planned lengths, as shipped",
+    "fixed-guessed": "fixed length, guessed",
+    "fixed-oracle": "fixed length, oracle",
+}
+REFERENCES = (UNFILLED, "fixed-oracle")  # fills nothing; is told what the others must find: never the best
+SETS = {
+    "1bw-block": "One-Billion-Word, block",
+    "yelp-block": "Yelp, block",
+    "1bw-random": "One-Billion-Word, random",
+    "yelp-random": "Yelp, random",
+    "code-block": "code, block",
+    "code-random": "code, random",
+}
+TASKS = {
+    "free": "ours, free: words in order, gaps not told (the paper's task)",
+    "located": "ours, located: told where words are missing",
+}
+# Items of the whole rebuilt sets, by split and by what stands before the dash of a set's name.
+WHOLE = {
+    "test": {"1bw": 1000, "yelp": 1000, "code": 500},
+    "dev": {"1bw": 500, "yelp": 500, "code": 300},
+}
+_LOWER_IS_BETTER = ("length_error_abs",)
+_NOT_COMPARED = ("length_error", "seconds")
+_FORMATS = {"nist2": ".2f", "nist4": ".2f", "length_error": "+.1f", "seconds": ".3g"}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric over seeds; no deviation where there is one seed."""
+
+    mean: float
+    deviation: float | None = None
+
+    def text(self, metric: str) -> str:
+        form = _FORMATS.get(metric, ".1f")
+        shown = _signed(self.mean, form)
+        spread = ".2g" if form.endswith("g") else form.lstrip("+")
+        return shown if self.deviation is None else f"{shown} ± {self.deviation:{spread}}"
+
+    def rounded(self, metric: str) -> float:
+        """The mean as it is shown."""
+        return float(f"{self.mean:{_FORMATS.get(metric, '.1f')}}")
+
+
+def _signed(value: float, form: str) -> str:
+    """The number with a true minus, and no sign where it is shown as 0."""
+    text = f"{value:{form}}"
+    if float(text) == 0:
+        return text.lstrip("+-")
+    return text.replace("-", "−", 1) if value < 0 else text
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """`rows`: set → a row for each seed. `limit`: the number of items where that is not the whole set."""
+
+    method: str
+    model: str
+    task: str
+    split: str
+    steps: int | None
+    limit: int | None
+    rows: Mapping[str, Sequence[Row]]
+
+    def measure(self, dataset: str, metric: str) -> Measure | None:
+        values = [row[metric] for row in self.rows.get(dataset, ()) if _is_number(row.get(metric))]
+        if not values:
+            return None
+        return Measure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+    @property
+    def seeds(self) -> int:
+        return max(len(some) for some in self.rows.values())
+
+    def every(self, name: str) -> set[Any]:
+        """All the values of a field that rows of the line have."""
+        return {row[name] for some in self.rows.values() for row in some if row.get(name) is not None}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def measured(rows: Iterable[Row]) -> list[Row]:
+    """The rows of `ddot evaluate` among `rows`, each measurement once: what a later row says of it holds."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for number, row in enumerate(rows, 1):
+        if "method" not in row and "dataset" not in row:
+            continue
+        lacking = [name for name in IDENTITY if name not in row]
+        if lacking:
+            raise ValueError(
+                f"row {number} has a {'method' if 'method' in row else 'dataset'} but no '{lacking[0]}'; "
+                "wanted rows as `ddot evaluate` writes them"
+            )
+        key = tuple(row[name] for name in IDENTITY)
+        if row["method"] == UNFILLED:  # the same whatever the model, the task, the steps and the seed
+            key = (UNFILLED, row["dataset"], row["split"], row["items"])
+        found[key] = found.get(key, {}) | dict(row)
+    return list(found.values())
+
+
+def gather(
+    rows: Iterable[Row], sets: Sequence[str], methods: Sequence[str] | None = None, metrics: Sequence[str] = ()
+) -> list[Line]:
+    """Lines of the rows on `sets`, in the order of `LABELS`, of models and of steps.
+
+    With `metrics`, only rows that hold one of them count.
+    """
+    groups: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
+    for row in rows:
+        if row["dataset"] not in sets or (methods is not None and row["method"] not in methods):
+            continue
+        if metrics and not any(_is_number(row.get(metric)) for metric in metrics):
+            continue
+        whole = WHOLE.get(row["split"], {}).get(row["dataset"].partition("-")[0])
+        limit = None if row["items"] == whole else row["items"]
+        if row["method"] == UNFILLED:
+            key = (UNFILLED, "", "", row["split"], None, limit)
+        else:
+            key = (*(row[name] for name in ("method", "model", "task", "split", "steps")), limit)
+        groups.setdefault(key, {}).setdefault(row["dataset"], []).append(row)
+    lines = []
+    for (method, model, task, split, steps, limit), found in groups.items():
+        lines.append(Line(method, model, task, split, steps, limit, found))
+    order = list(LABELS)
+    return sorted(
+        lines,
+        key=lambda line: (
+            order.index(line.method) if line.method in order else len(order),
+            *(line.method, line.model, line.split != "test", line.steps or 0, line.limit or math.inf),
+        ),
+    )
+
+
+def widest(lines: Sequence[Line]) -> list[Line]:
+    """Without the lines of a sweep over steps: those on fewer sets than the same line at another number of steps."""
+
+    def about(line: Line) -> tuple[Any, ...]:
+        return line.method, line.model, line.task, line.split, line.limit
+
+    most: dict[tuple[Any, ...], int] = {}
+    for line in lines:
+        most[about(line)] = max(most.get(about(line), 0), len(line.rows))
+    return [line for line in lines if len(line.rows) == most[about(line)]]
+
+
+def _model_name(model: str) -> str:
+    """A model as a table names it; of a place on somebody's machine only the folder."""
+    return PurePath(model).name if PurePath(model).is_absolute() else model
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What names of lines must say because it differs between them."""
+
+    models: bool
+    steps: bool
+    devices: bool = False
+
+    @classmethod
+    def of(cls, lines: Sequence[Line], timed: bool = False) -> "Naming":
+        """What differs between lines; their devices only where the table is about time as well."""
+        filled = [line for line in lines if line.method != UNFILLED]
+        devices = {device for line in filled for device in line.every("device")}
+        models, steps = {line.model for line in filled}, {line.steps for line in filled}
+        return cls(len(models) > 1, len(steps) > 1, timed and len(devices) > 1)
+
+    def name(self, line: Line) -> str:
+        parts = [LABELS.get(line.method, line.method)]
+        if line.method != UNFILLED:
+            parts += [_model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
+            parts += sorted(line.every("device")) * self.devices
+        if line.split != "test":
+            parts.append(f"{line.split} split")
+        return ", ".join(parts) + (f" (n = {line.limit})" if line.limit is not None else "")
+
+    def notes(self, lines: Sequence[Line]) -> tuple[str, ...]:
+        """Sentences under a table: what all its lines share, and how to read them."""
+        notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
+        filled = [line for line in lines if line.method != UNFILLED]
+        if filled and not self.models:
+            notes.append(f"Model: {_model_name(filled[0].model)}.")
+        if filled and not self.steps:
+            notes.append(f"{filled[0].steps} steps.")
+        if any(line.seeds > 1 for line in lines):
+            notes.append("±: standard deviation over seeds.")
+        return tuple(notes)
+
+
+def clocks(lines: Sequence[Line]) -> tuple[str, ...]:
+    """A sentence on what the seconds were taken on."""
+    found = sorted({str(device) for line in lines if line.method != UNFILLED for device in line.every("device")})
+    return (f"Seconds on: {', '.join(found)}.",) if found else ()
+
+
+def task_lines(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """(title, lines) for each task there is; the unfilled prompt is the same in all."""
+    unfilled = [line for line in lines if line.method == UNFILLED]
+    present = {line.task for line in lines} - {""}
+    tasks = [task for task in TASKS if task in present] + sorted(present - set(TASKS))
+    if not tasks and unfilled:
+        return [("ours", unfilled)]
+    return [
+        (TASKS.get(task, f"ours, {task}"), [*unfilled, *(line for line in lines if line.task == task)])
+        for task in tasks
+    ]
+
+
+def _same_steps(line: Line) -> Any:
+    return line.steps
+
+
+def best(lines: Sequence[Line], dataset: str, metric: str, alike: Callable[[Line], Any] = _same_steps) -> set[int]:
+    """Places of the lines that are best in a metric, as shown, among lines that may be compared and differ in it.
+
+    Those are of one split, one number of items, and alike in what `alike` says.
+    """
+    if metric in _NOT_COMPARED:
+        return set()
+    groups: dict[Any, dict[int, float]] = {}
+    for place, line in enumerate(lines):
+        found = line.measure(dataset, metric)
+        if found is not None and line.method not in REFERENCES:
+            groups.setdefault((line.split, line.limit, alike(line)), {})[place] = found.rounded(metric)
+    choose = min if metric in _LOWER_IS_BETTER else max
+    tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]
+    return {place for group, top in tops for place, value in group.items() if value == top}
+
+
+def measured_cells(
+    lines: Sequence[Line], dataset: str, metrics: Sequence[str], alike: Callable[[Line], Any] = _same_steps
+) -> list[Cell]:
+    """A cell for each line: the metrics on one set, the best in bold; – where none was measured."""
+    tops = {metric: best(lines, dataset, metric, alike) for metric in metrics}
+    cells = []
+    for place, line in enumerate(lines):
+        found = [(metric, line.measure(dataset, metric)) for metric in metrics]
+        if all(value is None for _, value in found):
+            cells.append(cell(EMPTY))
+            continue
+        pieces: list[Piece] = []
+        for metric, value in found:
+            pieces += [Piece(" / ")] * bool(pieces)
+            shown = EMPTY if value is None else value.text(metric)
+            pieces.append(Piece(shown, place in tops[metric]))
+        cells.append(tuple(pieces))
+    return cells

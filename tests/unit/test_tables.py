@@ -1,0 +1,482 @@
+"""Tables: what a small set of rows must say, read back by a Markdown parser and by a plain reading of LaTeX."""
+
+import json
+import re
+import stat
+from decimal import Decimal
+from statistics import stdev
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from ddot import evaluate, recipes
+from ddot.metrics import METRICS
+from ddot.tables import NAMES, insert, read_rows, render
+from ddot.tables.lines import IDENTITY, LABELS, gather, measured
+from ddot.tables.paper import paper_tables, paper_values
+
+SPEEDS = [
+    {
+        "contender": "ddot",
+        "L": 64,
+        "million_slots_per_second": 101.234,
+        "ddot_is_faster": 1.0,
+        "bar": None,
+        "met": None,
+    },
+    {"contender": "dp", "L": 64, "million_slots_per_second": 40.0, "ddot_is_faster": 2.531, "bar": 1.8, "met": True},
+    {"way": "as shipped", "ms": 61.26, "sentences_a_second": 16.32, "times_plain": 9.5},
+    {"network": "toy", "L": 64, "couplings": False, "slots_per_second": 283_951.7, "of_matrix_peak": None},
+]
+
+
+def row(method="planned", dataset="1bw-block", **about):
+    """A row as `ddot evaluate` writes it."""
+    usual = {
+        "model": "embedded", "method": method, "dataset": dataset, "split": "test", "task": "free", "steps": 16,
+        "seed": 0, "items": 1000, "bleu2": 50.0, "bleu4": 40.0, "success": 100.0, "length_error": -1.0,
+        "length_error_abs": 2.0, "seconds": 0.05, "batch": 1, "device": "cpu", "commit": "abc",
+    }  # fmt: skip
+    return usual | about
+
+
+def in_markdown(text):
+    """[{cells of a line}] for each table, as a Markdown parser sees them; bold runs between ⟨⟩, slanted ones plain."""
+    tables, marks = [], {"strong_open": "⟨", "strong_close": "⟩"}
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type == "table_open":
+            tables.append([])
+        elif token.type == "tr_open":
+            tables[-1].append([])
+        elif token.type == "inline" and tables and token.level > 2:
+            tables[-1][-1].append("".join(marks.get(part.type, part.content) for part in token.children))
+    return tables
+
+
+def in_latex(text):
+    """[(columns, rows of (cell, columns it spans))] for each tabular."""
+    found = []
+    for spec, body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, re.S):
+        lines = [line for line in body.split("\n") if line and not re.fullmatch(r"\\(top|mid|bottom)rule", line)]
+        assert all(line.endswith(r" \\") for line in lines)
+        rows = []
+        for line in lines:
+            cells = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))
+            spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", one) for one in cells]
+            rows.append([(one.strip(), int(s[1]) if s else 1) for one, s in zip(cells, spans, strict=True)])
+        found.append((len(spec), rows))
+    return found
+
+
+def assert_balanced(text):
+    depth = 0
+    for brace in re.sub(r"\\[{}\\]", "", text):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        assert depth >= 0
+    assert depth == 0
+
+
+def table(rows, name):
+    """{name of a line: its cells} of one table, its section before the name: 'section > name'."""
+    (lines,) = in_markdown(render(rows, name))
+    found, section = {}, ""
+    for first, *cells in lines[1:]:
+        if not any(cells):
+            section = first.partition(":")[0]
+        else:
+            key = f"{section} > {first}"
+            assert key not in found
+            found[key] = cells
+    return found
+
+
+# The paper's numbers.
+
+
+def numbers_of(name):
+    for line in paper_tables()[name]["rows"]:
+        for key, values in line.items():
+            if isinstance(values, list):
+                for value in values:
+                    yield from value if isinstance(value, list) else [value]
+            else:
+                assert key in ("section", "model", "lambda")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "total"),
+    # Counted and added up from the paper's source, with the digits it prints; ≤100 and <100 are no numbers.
+    [
+        ("random", 151, "3156.39"),
+        ("block", 48, "2006.04"),
+        ("code", 32, "916.53"),
+        ("ot", 20, "167.84"),
+        ("sizes", 40, "369.59"),
+        ("diversity", 20, "1109.18"),
+        ("lambda", 35, "1260.55"),
+        ("steps", 54, "1984.51"),
+    ],
+)
+def test_the_papers_numbers_are_all_there(name, count, total):
+    numbers = [value for value in numbers_of(name) if not isinstance(value, str)]
+    assert len(numbers) == count
+    assert sum(numbers, Decimal(0)) == Decimal(total)
+
+
+@pytest.mark.parametrize("name", ["random", "block", "code", "ot", "sizes", "diversity"])
+def test_every_line_of_the_paper_has_a_value_for_each_set_and_metric(name):
+    numbers = paper_tables()[name]
+    assert set(numbers["metrics"]) <= set(METRICS)
+    for line in numbers["rows"]:
+        assert [len(values) for values in line["values"]] == [len(numbers["metrics"])] * len(numbers["sets"])
+
+
+def test_some_of_the_papers_cells():
+    assert [str(v) for v in paper_values("block", "DDOT-U", "1bw-block").values()] == [
+        "63.7", "58.4", "8.40", "8.79", "42.1", "100",
+    ]  # fmt: skip
+    assert str(paper_values("random", "PoP", "yelp-random")["nist4"]) == "3.40"
+    assert paper_values("random", "SeqBF", "yelp-random")["success"] == "<100"
+    assert paper_values("code", "LC", "code-random")["success"] == 0
+    assert str(paper_values("diversity", "DDOT-U", "1bw-random")["d2"]) == "34.03"
+    assert paper_values("code", "CBART", "code-block") == paper_values("code", "LC", "1bw-block") == {}
+    assert [line["lambda"] for line in paper_tables()["lambda"]["rows"]] == [3, 10, 30, 100, 300, 1000, 3000]
+    assert str(paper_tables()["steps"]["rows"][1]["seconds_per_batch"][1]) == "0.90"
+    assert table([], "lambda")["paper > 300"] == ["63.25 / 58.24", "7.63 / 8.39", "42.50"]
+    assert table([], "random")["paper, diffusion > LC"][4:] == ["20.55 / 9.66", "2.76 / 2.87", "17.58", "99.75"]
+
+
+# Our rows.
+
+
+def test_names_agree_with_the_evaluator():
+    assert IDENTITY == evaluate.IDENTITY
+    assert set(evaluate.ways()) <= set(LABELS)
+
+
+def test_a_small_table_in_full():
+    rows = [
+        row("fixed-oracle", bleu2=61.04, bleu4=55.0, length_error=0.04, length_error_abs=0.04),
+        row("planned", bleu2=52.46, bleu4=45.0, length_error=-2.25, length_error_abs=4.44, seconds=0.123456),
+        row("fixed-guessed", bleu2=48.0, bleu4=46.0, length_error=3.0, length_error_abs=4.5, success=99.9),
+        row("unfilled", bleu2=40.7, bleu4=38.5, length_error=-11.4, length_error_abs=11.4, seconds=0.0),
+    ]
+    assert render(rows, "main") == (
+        "**Infilling on rebuilt test sets.**\n\n"
+        "| way of filling | B2 / B4 | success % | length error, words (mean / absolute) | seconds a text |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| *One-Billion-Word, block, free* |  |  |  |  |\n"
+        "| paper, DDOT-U (another test sample) | 63.7 / 58.4 | 100 | – | – |\n"
+        "| prompt, unfilled | 40.7 / 38.5 | 100.0 | −11.4 / 11.4 | 0 |\n"
+        "| planned lengths, as shipped | **52.5** / 45.0 | **100.0** | −2.2 / **4.4** | 0.123 |\n"
+        "| fixed length, guessed | 48.0 / **46.0** | 99.9 | +3.0 / 4.5 | 0.05 |\n"
+        "| fixed length, oracle | 61.0 / 55.0 | 100.0 | 0.0 / 0.0 | 0.05 |\n\n"
+        "Ours: rebuilt test sets, another sample than the paper's. Model: embedded. 16 steps. Seconds on: cpu. "
+        "Free: words in order, gaps not told, the paper's task. Located: told where words are missing. "
+        "The paper's test sample is not public.\n"
+    )
+
+
+def test_a_cell_without_a_row_is_empty_and_so_is_a_table():
+    found = table([row("ddot-u", "yelp-random", nist2=3.456)], "random")
+    ours = next(cells for name, cells in found.items() if name.endswith("> DDOT-U") and name.startswith("ours, free"))
+    assert ours == ["–", "–", "–", "–", "50.0 / 40.0", "3.46 / –", "–", "100.0"]
+    for name in ("random", "block", "code", "ot", "sizes", "diversity", "lambda", "steps"):
+        empty = table([], name)
+        assert set(empty["ours > no rows"]) == {"–"}
+        assert [key for key in empty if not key.startswith("paper")] == ["ours > no rows"]
+    assert all(key.endswith("another test sample)") for key in table([], "main"))
+
+
+@given(values=st.lists(st.floats(0, 100), min_size=2, max_size=5))
+@settings(max_examples=8)
+def test_seeds_become_mean_and_deviation(values):
+    rows = [row(bleu2=value, seed=seed) for seed, value in enumerate(values)]
+    (line,) = gather(measured(rows), ["1bw-block"])
+    found = line.measure("1bw-block", "bleu2")
+    assert found.mean == pytest.approx(sum(values) / len(values))
+    assert found.deviation == pytest.approx(stdev(values), abs=1e-9)
+    cells = table(rows, "block")["ours, free > planned lengths, as shipped"]
+    assert cells[0].startswith(f"{sum(values) / len(values):.1f} ± {stdev(values):.1f} / 40.0 ± 0.0")
+    assert "standard deviation over seeds" in render(rows, "block")
+    assert "standard deviation" not in render(rows[:1], "block")
+
+
+def test_fewer_items_are_said_and_not_compared():
+    rows = [
+        row("ddot-u", items=100, bleu2=70.0), row("planned", bleu2=50.0), row("ddot-r", bleu2=45.0),
+        row("planned", "new-set", items=7), row("lc", split="dev", items=500), row("pop", split="dev", items=20),
+    ]  # fmt: skip
+    found = table(rows, "main")
+    place = "One-Billion-Word, block, free > "
+    assert found[place + "DDOT-U (n = 100)"][0] == "70.0 / 40.0"
+    assert found[place + "planned lengths, as shipped"][0] == "⟨50.0⟩ / 40.0"
+    assert "new-set, free > planned lengths, as shipped (n = 7)" in found
+    assert place + "LC, dev split" in found
+    assert place + "PoP, dev split (n = 20)" in found
+
+
+def test_only_like_is_compared_with_like():
+    rows = [
+        row("ddot-u", bleu2=30.0, steps=8), row("planned", bleu2=60.0, steps=16), row("ddot-u", bleu2=55.0, steps=16),
+        row("ddot-r", bleu2=25.0, steps=8), row("planned", bleu2=20.0, task="located"),
+        row("ddot-u", bleu2=20.04, task="located"), row("ddot-r", bleu2=10.0, task="located"),
+    ]  # fmt: skip
+    found = {name: cells[0].split(" / ")[0] for name, cells in table(rows, "block").items() if "ours" in name}
+    assert found == {
+        "ours, free > DDOT-R, 8 steps": "25.0",
+        "ours, free > DDOT-U, 8 steps": "⟨30.0⟩",
+        "ours, free > DDOT-U, 16 steps": "55.0",
+        "ours, free > planned lengths, as shipped, 16 steps": "⟨60.0⟩",
+        "ours, located > DDOT-R, 16 steps": "10.0",
+        "ours, located > DDOT-U, 16 steps": "⟨20.0⟩",  # a tie, as shown
+        "ours, located > planned lengths, as shipped, 16 steps": "⟨20.0⟩",
+    }
+
+
+def test_a_sweep_over_steps_stays_out_of_the_other_tables():
+    rows = [row(dataset=name) for name in ("1bw-block", "yelp-block")]
+    rows += [row(steps=K, bleu2=float(K), seconds=K / 1000) for K in (2, 3, 64)] + [row("unfilled", bleu2=1.0)]
+    found = table(rows, "block")
+    assert [name for name in found if "planned" in name] == ["ours, free > planned lengths, as shipped"]
+    assert "Other numbers of steps are in the table of sampling steps." in render(rows, "block")
+    (lines,) = in_markdown(render(rows, "steps"))
+    assert lines[0][1:] == [f"steps {K}" for K in (2, 3, 4, 8, 16, 32, 64)]
+    assert lines[2] == ["seconds a batch", "0.71", "–", "1.43", "2.86", "5.72", "11.5", "22.9"]
+    # The set on which steps were not varied is not there.
+    assert [line[0] for line in lines if line[0].startswith("ours")] == [
+        "ours, free, One-Billion-Word, block: prompt, unfilled",
+        "ours, free, One-Billion-Word, block: planned lengths, as shipped",
+    ]
+    assert ["B2", *["1.0"] * 7] in lines
+    assert ["B2", "2.0", "3.0", "–", "–", "50.0", "–", "64.0"] in lines
+    assert ["seconds a text", "0.002", "0.003", "–", "–", "0.05", "–", "0.064"] in lines
+
+
+def test_models_devices_and_steps_are_named_where_they_differ():
+    rows = [row("ddot-u", "1bw-random", model=model) for model in ("small", "/home/somebody/runs/medium")]
+    assert {"ours, free > DDOT-U, small", "ours, free > DDOT-U, medium"} <= table(rows, "sizes").keys()
+    assert "somebody" not in render(rows)
+    assert "Model: small." in render(rows[:1], "random")
+    assert "ours, free > DDOT-U, small" in table(rows[:1], "sizes")
+    clocks = [row(), row("ddot-u", device="NVIDIA H200")]
+    assert "One-Billion-Word, block, free > DDOT-U, NVIDIA H200" in table(clocks, "main")
+    assert "ours, free > DDOT-U" in table(clocks, "block")
+    assert "Seconds on: NVIDIA H200, cpu." in render(clocks, "main")
+
+
+def test_the_unfilled_prompt_stands_once_in_each_task():
+    rows = [row("unfilled", task=task, steps=K, seed=K) for task in ("free", "located") for K in (2, 4)]
+    assert [name for name in table(rows, "block") if "ours" in name] == ["ours > prompt, unfilled"]
+    found = table([*rows, row(), row(task="located")], "block")
+    assert {"ours, free > prompt, unfilled", "ours, located > prompt, unfilled"} <= found.keys()
+
+
+def test_the_papers_line_stands_beside_its_own_task_only():
+    found = table([row(task="located"), row(), row("ddot-u", "tiny", items=3)], "main")
+    theirs = [name.partition(" > ")[0] for name in found if "another test sample" in name]
+    assert theirs == ["One-Billion-Word, block, free"]
+    assert "One-Billion-Word, block, located > planned lengths, as shipped" in found
+
+
+def test_the_ablation_shows_its_two_sides_and_nltks_meteor_its_own_column():
+    rows = [row(method, "1bw-random", meteor=14.0 + i) for i, method in enumerate(("no-ot", "ddot-u", "lc"))]
+    found = table(rows, "ot")
+    assert found["ours, free > without OT, embedded"][2] == "14.0"
+    assert found["ours, free > DDOT-U, embedded"][2] == "⟨15.0⟩"
+    assert not any("LC" in name for name in found)
+    assert "NLTK" not in render(rows, "ot")
+    found = table([row("ddot-u", "1bw-random", meteor_nltk=30.0)], "random")
+    assert found["ours, free > DDOT-U"] == ["50.0 / 40.0", "–", "–", "100.0", "30.0", "–", "–", "–", "–", "–"]
+    assert found["paper, diffusion > LC"][4] == "–"
+
+
+def test_lambda_wants_rows_that_say_it():
+    rows = [row("ddot-u", model=f"m{x}", position_factor=x, bleu2=50 + x) for x in (3, 0.05)]
+    found = table(rows, "lambda")
+    assert found["ours, free, One-Billion-Word, block > 0.05, DDOT-U, 16 steps"][0] == "50.0 / 40.0"
+    assert found["ours, free, One-Billion-Word, block > 3, DDOT-U, 16 steps"][0] == "⟨53.0⟩ / 40.0"
+    assert "ours > no rows" in table(rows[:1], "lambda")  # one λ is no sweep
+    twice = [*rows, row("ddot-u", model="large", position_factor=3)]
+    assert "ours, free, One-Billion-Word, block > 3, DDOT-U, large, 16 steps" in table(twice, "lambda")
+
+
+def test_a_later_row_of_the_same_measurement_holds():
+    rows = [row(bleu2=1.0), row(bleu2=2.0, nist2=7.0)]
+    assert table(rows, "block")["ours, free > planned lengths, as shipped"][:2] == ["2.0 / 40.0", "7.00 / –"]
+    broken = [row(bleu2=float("nan"), bleu4=None, success=True)]
+    assert table(broken, "main")["One-Billion-Word, block, free > planned lengths, as shipped"][:2] == ["–", "–"]
+
+
+def test_hyperparameters_are_the_recipes_own():
+    (lines,) = in_markdown(render([], "hyperparameters"))
+    found = {name: cells for name, *cells in lines}
+    assert found["λ"][:3] == ["300 (with scaling)", "10", "10"]
+    assert found["learning rate"][:3] == ["3e-4", "3e-5", "3e-5"]
+    paper, ours = recipes.recipe("sedd_medium_1bw").training, recipes.recipe("smollm2").training
+    assert lines[0][3:] == ["recipe sedd_medium_1bw", "recipe smollm2"]
+    assert found["β₂"] == ["0.999", "–", f"{paper.betas[1]}", f"{ours.betas[1]}"]
+    assert found["λ"][3].startswith(f"{ours.position_factor:g} ")
+    assert found["batch size"][2] == f"{paper.slots // 64} × 64 slots"
+
+
+def test_speeds_are_shown_as_given_and_rounded():
+    coupling, training, infilling = in_markdown(render(SPEEDS, "speed"))
+    assert coupling == [
+        ["contender", "L", "million slots per second", "ddot is faster", "bar", "met"],
+        ["ddot", "64", "101", "1", "–", "–"],
+        ["dp", "64", "40", "2.53", "1.8", "yes"],
+    ]
+    assert training[1] == ["toy", "64", "no", "284,000", "–"]
+    assert infilling[1] == ["as shipped", "61.3", "16.3", "9.5"]
+    # 10 billion tokens, 16 minutes 11 seconds, 64 cores.
+    assert f"{10e9 / (16 * 60 + 11) / 64 / 1e6:.2f} million tokens a second a core" in render(SPEEDS, "speed")
+
+
+# The page.
+
+
+def many_rows():
+    sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random", "code-block", "tiny")
+    rows = [row(m, d, task=t) for m in LABELS for d in sets for t in ("free", "located")]
+    rows += [row(dataset="yelp-block", steps=K, seed=K, d2=30.0, meteor_nltk=1.0) for K in (5, 7)]
+    return rows + [row("other", model=f"x_{x}", position_factor=x) for x in (1, 2)] + SPEEDS
+
+
+@pytest.mark.parametrize("rows", [[], many_rows()], ids=["no rows", "many rows"])
+def test_every_line_has_every_column(rows):
+    tables = in_markdown(render(rows))
+    pages = render(rows, latex=True)
+    assert len(tables) == len(in_latex(pages)) == len(NAMES) - 1 + (3 if rows else 0)
+    for lines, (width, cells) in zip(tables, in_latex(pages), strict=True):
+        assert {len(line) for line in lines} == {width}
+        assert {sum(span for _, span in line) for line in cells} == {width}
+    assert_balanced(pages)
+    for environment in ("table", r"table\*", "tabular"):
+        begun = len(re.findall(rf"\\begin\{{{environment}\}}", pages))
+        assert begun == len(re.findall(rf"\\end\{{{environment}\}}", pages)) > 0
+    labels = re.findall(r"\\label\{(.*?)\}", pages)
+    assert len(set(labels)) == len(labels) == len(tables)
+    # What is asked for by name is what stands among all.
+    assert render(rows) == "\n".join(render(rows, name) for name in NAMES if name != "speed" or rows)
+    assert pages.isascii()
+
+
+def test_methods_stand_in_one_order_whatever_the_rows_is():
+    rows = many_rows()
+    assert render(rows[: len(rows) - len(SPEEDS)], "block") == render(rows[: len(rows) - len(SPEEDS)][::-1], "block")
+
+
+PRINTABLE = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=12)
+
+
+@given(name=PRINTABLE.map(str.strip).filter(bool))
+@example(name="&amp; a|b *c* _d_ `e` <br> [f](g) \\| ~~h~~")
+@settings(max_examples=100)
+def test_names_come_through_markdown_as_they_are(name):
+    (lines,) = in_markdown(render([{"way": name, "ms": 1.0}], "speed"))
+    assert lines[1] == [name, "1"]
+
+
+@given(name=st.text(st.sampled_from("\\{}&%$#_^~<>|[]ab"), max_size=12))
+@settings(max_examples=100)
+def test_names_come_through_latex_as_they_are(name):
+    page = render([{"way": name, "ms": 1.0}], "speed", latex=True)
+    assert_balanced(page)
+    ((width, lines),) = in_latex(page)
+    assert width == len(lines[1]) == 2
+    spelt = {"textbackslash{}": "\\", "textasciitilde{}": "~", "textasciicircum{}": "^"}
+    read = re.sub(
+        r"\\(text\w+\{\}|[{}&%$#_])|\$([<>|])\$|\{([\[\]])\}", lambda m: spelt.get(m[1], m[m.lastindex]), lines[1][0][0]
+    )
+    assert read == name
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "sentence"),
+    [
+        ([], "tables", "no table 'tables'; there are main, random, block"),
+        ([row()], "speed", "no rows of `ddot bench` among 1"),
+        ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has a method but no 'model'"),
+        ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
+        ([{}], "main", "row 1 begins with ''"),
+    ],
+)
+def test_mistakes_are_sentences(rows, name, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        render(rows, name)
+
+
+def test_rows_are_read_from_files(tmp_path):
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text(json.dumps(row()) + "\n\n" + json.dumps(SPEEDS[0]) + "\n")
+    second.write_text(json.dumps(row("lc")))
+    assert read_rows(first, second) == [row(), SPEEDS[0], row("lc")]
+    with pytest.raises(FileNotFoundError, match=r"no rows at .*c.jsonl; make them with ddot evaluate"):
+        read_rows(first, tmp_path / "c.jsonl")
+    first.write_text("{}\n{half")
+    with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted a row as JSON, got '\{half'"):
+        read_rows(first)
+    first.write_text("[1]")
+    with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted a row .* got a list"):
+        read_rows(first)
+
+
+# Into a document.
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_insert_replaces_what_stands_between_the_markers_and_nothing_else(tmp_path, newline):
+    document = tmp_path / "README.md"
+    before, after = "# Wörds\n\nabove <!-- other --> ", "\n\nbelow <!-- /other -->  "
+    whole = f"{before}<!-- tables -->\nold | table\n<!-- /tables -->{after}".replace("\n", newline)
+    document.write_bytes(whole.encode())
+    document.chmod(0o640)
+    insert(document, "tables", "| a |\n| --- |\n")
+    wanted = f"{before}<!-- tables -->\n\n| a |\n| --- |\n\n<!-- /tables -->{after}".replace("\n", newline)
+    assert document.read_bytes() == wanted.encode()
+    assert stat.S_IMODE(document.stat().st_mode) == 0o640
+    written = document.stat()
+    insert(document, "tables", "| a |\n| --- |\n")
+    assert document.read_bytes() == wanted.encode()
+    assert document.stat().st_ino == written.st_ino  # the same already: not written again
+    insert(document, "tables", "")
+    insert(document, "tables", "| a |\n| --- |")
+    assert document.read_bytes() == wanted.encode()
+    assert [file.name for file in tmp_path.iterdir()] == ["README.md"]
+
+
+def test_insert_writes_through_a_link(tmp_path):
+    real, link = tmp_path / "real.md", tmp_path / "link.md"
+    real.write_text("<!-- t --><!-- /t -->")
+    link.symlink_to(real)
+    insert(link, "t", "new")
+    assert link.is_symlink()
+    assert real.read_text() == "<!-- t -->\n\nnew\n\n<!-- /t -->"
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["nothing", "<!-- t -->", "<!-- /t -->", "<!-- /t --> <!-- t -->", "<!-- t --><!-- t --><!-- /t -->",
+     "<!-- t --><!-- /t --><!-- /t -->", "<!--t--><!--/t-->"],
+)  # fmt: skip
+def test_insert_wants_its_markers(tmp_path, document):
+    file = tmp_path / "a.md"
+    file.write_text(document)
+    with pytest.raises(ValueError, match=r"a.md wants <!-- t --> and after it <!-- /t -->, once each"):
+        insert(file, "t", "text")
+    assert file.read_text() == document
+
+
+def test_insert_refuses_a_missing_file_and_its_own_markers(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*b.md"):
+        insert(tmp_path / "b.md", "t", "text")
+    file = tmp_path / "a.md"
+    file.write_text("<!-- t --><!-- /t -->")
+    with pytest.raises(ValueError, match="itself holds"):
+        insert(file, "t", "a <!-- /t --> b")
