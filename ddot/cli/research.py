@@ -12,7 +12,7 @@ from ddot.cli.app import AsJson, Seed, app, load_model, show
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe, such as toy; see ddot train --help.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe: toy, smollm2, …; a wrong name lists them all.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a model folder afterwards.")],
     settings: Annotated[list[str], typer.Option("--set", help="Change a part: training.steps=200.")] = [],  # noqa: B006
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last complete checkpoint.")] = False,
@@ -112,3 +112,29 @@ def _numbers(text: str, name: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
+
+
+@app.command()
+def tables(
+    rows: Annotated[list[Path], typer.Argument(help="Rows of evaluate and bench, JSON lines.")],
+    table: Annotated[str | None, typer.Option(help="One table by name; default: all.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
+    write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,
+) -> None:
+    """The paper's tables, ours beside theirs.
+
+    Example: ddot tables results/rows.jsonl --table block
+
+    Example: ddot tables results/*.jsonl --write README.md
+    """
+    from ddot.tables import NAMES, insert, read_rows, render
+
+    found = read_rows(*rows)
+    if write is None:
+        print(render(found, table, latex))
+        return
+    if not write.is_file():
+        raise FileNotFoundError(f"no document at {write}; wanted a Markdown file with <!-- {NAMES[0]} --> markers")
+    text = write.read_text()
+    for name in [table] if table else [name for name in NAMES if f"<!-- {name} -->" in text]:
+        insert(write, name, render(found, name))
