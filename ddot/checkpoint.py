@@ -7,11 +7,10 @@ program at any moment leaves the last complete checkpoint.
 """
 
 import dataclasses
-import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
@@ -31,6 +31,7 @@ from ddot.tokens import Tokenizer, Vocabulary
 # How config.json names the classes a network is built from.
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
 _KEEP = 2  # complete checkpoints of a run
+_UNFINISHED = ".unfinished-"  # folders being written or removed; whoever finds one may remove it
 
 
 def config_to_json(config: Any) -> Any:
@@ -47,7 +48,10 @@ def config_from_json(value: Any) -> Any:
         fields = {name: config_from_json(inner) for name, inner in value.items() if name != "is"}
         if value.get("is") not in _CLASSES:
             raise ValueError(f"config.json names '{value.get('is')}'; this version knows {', '.join(_CLASSES)}")
-        return _CLASSES[value["is"]](**fields)
+        try:
+            return _CLASSES[value["is"]](**fields)
+        except TypeError as error:  # a field too many or too few
+            raise ValueError(f"config.json does not fit this version: {error}") from None
     return value
 
 
@@ -76,7 +80,7 @@ def save_tensors(tensors: Mapping[str, Tensor], folder: Path, name: str, shard_b
 def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tensor]:
     """What `save_tensors` wrote."""
     index = folder / f"{name}.safetensors.index.json"
-    files = sorted(set(_read_json(index)["weight_map"].values())) if index.is_file() else [f"{name}.safetensors"]
+    files = _indexed_files(index) if index.is_file() else [f"{name}.safetensors"]
     tensors: dict[str, Tensor] = {}
     for file in files:
         if not (folder / file).is_file():
@@ -87,6 +91,13 @@ def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tens
         except SafetensorError as error:
             raise ValueError(f"{folder / file} is damaged or no safetensors file ({error}); restore it") from None
     return tensors
+
+
+def _indexed_files(index: Path) -> list[str]:
+    content = read_json(index)
+    if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
+        raise ValueError(f'{index} is damaged: it has no "weight_map"')
+    return sorted(set(content["weight_map"].values()))
 
 
 def save_model(
@@ -107,17 +118,35 @@ def save_model(
 def model_folder(path: Path | str) -> Path:
     """The model folder meant by a path: itself, or the latest checkpoint of a run."""
     path = Path(path)
-    for candidate in (path, path / "latest"):
+    for candidate in (path, path / "latest", *reversed(complete_steps(path))):
         if (candidate / "config.json").is_file():
             return candidate
+        if candidate != path and candidate.is_dir():
+            raise FileNotFoundError(f"the checkpoint {candidate.resolve()} has no config.json; it is damaged")
     raise FileNotFoundError(f"no model at {path}; wanted a folder with config.json (or a run folder with `latest`)")
 
 
 def load_config(path: Path | str) -> DenoiserConfig:
-    config = config_from_json(_read_json(model_folder(path) / "config.json"))
+    config = config_from_json(read_json(model_folder(path) / "config.json"))
     if not isinstance(config, DenoiserConfig):
         raise ValueError(f"{path}/config.json does not describe a network of this project; see `ddot convert`")
     return config
+
+
+class _NoValues(TorchFunctionMode):
+    """Leaves out what sets the first values of weights: on `meta` that alone imports for over a second."""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        keywords = keywords or {}
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return arguments[0] if arguments else keywords["tensor"]
+        return function(*arguments, **keywords)
+
+
+def without_values(config: DenoiserConfig) -> Denoiser:
+    """The network on `meta`: names and shapes, to be given weights."""
+    with torch.device("meta"), _NoValues():
+        return Denoiser(config)
 
 
 def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenizer]:
@@ -125,8 +154,7 @@ def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenize
     folder = model_folder(path)
     config, tokenizer = load_config(folder), Tokenizer.load(folder)
     check_vocabulary(config, tokenizer, folder)
-    with torch.device("meta"):
-        model = Denoiser(config)
+    model = without_values(config)
     stored = load_tensors(folder, "model")
     check_weights(model, stored, folder)
     if int8:
@@ -157,44 +185,57 @@ def check_vocabulary(config: DenoiserConfig, tokenizer: Tokenizer, where: Path |
         )
 
 
-def save_step(run: Path, step: int, write: Any, bytes_needed: int) -> Path:
-    """Write one checkpoint of a run through `write(folder)`, make it the latest, drop all but the last two."""
-    run.mkdir(parents=True, exist_ok=True)
-    final, draft = run / f"step-{step:08d}", run / f".unfinished-{step:08d}"
-    for stale in run.glob(".unfinished-*"):
-        shutil.rmtree(stale, ignore_errors=True)
+def open_run(run: Path, resume: bool) -> Path | None:
+    """The checkpoint a run goes on from; None where it starts. Makes the folder."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{run} cannot be the folder of a run ({error.strerror}); choose another --output") from None
+    steps = complete_steps(run)
+    if steps and not resume:
+        raise ValueError(f"{run} holds a run already; add --resume to go on with it, or choose another --output")
+    return steps[-1] if steps else None
+
+
+def check_room(run: Path, bytes_needed: int) -> None:
+    """Refuse to begin what the disk has no room for."""
     free = shutil.disk_usage(run).free
     if free < bytes_needed * 1.05:
-        raise _no_space(run, bytes_needed, free)
-    draft.mkdir()
+        raise _no_room(run, f"{bytes_needed / 1e6:.1f} MB needed, {free / 1e6:.1f} MB free")
+
+
+def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed: int) -> Path:
+    """Write one checkpoint of a run through `write(folder)`, make it the latest, drop all but the last two."""
+    run.mkdir(parents=True, exist_ok=True)
+    final, draft = run / f"step-{step:08d}", run / f"{_UNFINISHED}{step:08d}"
+    for stale in run.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    if final.exists():
+        raise ValueError(f"{final} exists already; remove it to write it again")
+    check_room(run, bytes_needed)
     try:
+        draft.mkdir()
         write(draft)
-    except OSError as error:
+        for file in [*draft.rglob("*"), draft]:
+            _flush(file)
+        draft.rename(final)
+        link = run / ".latest"
+        link.unlink(missing_ok=True)
+        link.symlink_to(final.name)
+        os.replace(link, run / "latest")
+        _flush(run)
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(draft, ignore_errors=True)
-        if error.errno == errno.ENOSPC:
-            raise _no_space(run, bytes_needed, shutil.disk_usage(run).free) from None
-        raise
-    except SafetensorError as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise ValueError(f"the checkpoint could not be written to {run}: {error}; the last one is intact") from None
-    for file in [*draft.rglob("*"), draft]:
-        _flush(file)
-    if final.exists():  # a run that went back and came here again
-        shutil.rmtree(final)
-    draft.rename(final)
-    link = run / ".latest"
-    link.unlink(missing_ok=True)
-    link.symlink_to(final.name)
-    os.replace(link, run / "latest")
-    _flush(run)
+        raise _no_room(run, str(error)) from None
     for old in complete_steps(run)[:-_KEEP]:
-        shutil.rmtree(old)
+        # Renamed first: a kill half-way through must not leave half a folder that looks like a checkpoint.
+        shutil.rmtree(old.rename(run / f"{_UNFINISHED}{old.name}"))
     return final
 
 
 def complete_steps(run: Path) -> list[Path]:
-    """The complete checkpoints of a run, oldest first."""
-    return sorted(folder for folder in run.glob("step-*") if (folder / "meta.json").is_file())
+    """The checkpoints of a run, oldest first. They are complete: a folder gets such a name when it is."""
+    return sorted(folder for folder in run.glob("step-*") if folder.is_dir())
 
 
 @contextmanager
@@ -202,16 +243,17 @@ def damaged(folder: Path) -> Iterator[None]:
     """Turns a damaged checkpoint into a sentence that names the one before it."""
     try:
         yield
-    except (ValueError, FileNotFoundError, KeyError, json.JSONDecodeError) as error:
-        before = [other for other in complete_steps(folder.parent) if other.name < folder.resolve().name]
-        hint = f"remove {folder.resolve()} to go on from {before[-1]}" if before else "there is none before it"
-        raise ValueError(f"the checkpoint {folder} cannot be read: {error}; {hint}") from None
+    except (ValueError, FileNotFoundError, KeyError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        before = [other for other in complete_steps(folder.parent) if other.name < folder.name]
+        hint = f"remove {folder} to go on from {before[-1].name}" if before else "there is none before it"
+        raise ValueError(f"the checkpoint {folder} cannot be read: {what}; {hint}") from None
 
 
-def _no_space(run: Path, needed: int, free: int) -> ValueError:
+def _no_room(run: Path, why: str) -> ValueError:
     return ValueError(
-        f"no room for a checkpoint at {run}: {needed / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free; "
-        "free some space and go on with --resume (the last complete checkpoint is intact)"
+        f"no checkpoint could be written to {run}: {why}; make room and go on with --resume "
+        "(the last complete checkpoint is intact)"
     )
 
 
@@ -223,7 +265,10 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _read_json(file: Path) -> Any:
+def read_json(file: Path) -> Any:
+    """The content of a JSON file."""
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is missing")
     try:
         return json.loads(file.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

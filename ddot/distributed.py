@@ -6,6 +6,7 @@ with another number of processes.
 """
 
 import os
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,25 +21,37 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 
 @contextmanager
 def processes(device: str) -> Iterator[tuple[int, int, torch.device]]:
-    """(rank, world, device) of this process; joins the group torchrun made, if it did."""
+    """(rank, world, device) of this process. Under torchrun it joins the others, unless the caller has done so."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    where = torch.device(device)
+    try:
+        where = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"there is no device '{device}'; training.device is cpu or cuda") from None
+    if where.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("training.device is cuda, but torch finds no GPU here; set training.device=cpu")
     if world == 1:
         yield 0, 1, where
         return
     if where.type == "cuda":
         where = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(where)
-    dist.init_process_group("nccl" if where.type == "cuda" else "gloo")
+    joined = dist.is_initialized()
+    if not joined:
+        dist.init_process_group("nccl" if where.type == "cuda" else "gloo")
     try:
         yield dist.get_rank(), world, where
+    except BaseException as error:
+        # What failed must not keep a replicated network alive: freed after its process group, it waits for ever.
+        traceback.clear_frames(error.__traceback__)
+        raise
     finally:
-        dist.destroy_process_group()
+        if not joined:
+            dist.destroy_process_group()
 
 
 def spread(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: bool) -> nn.Module:
@@ -59,6 +72,13 @@ def whole(tensor: Tensor) -> Tensor:
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu()
 
 
+def place(weight: Tensor, value: Tensor) -> None:
+    """Set a weight, sharded or not, to a whole tensor (every process must ask)."""
+    if isinstance(weight, DTensor):
+        value = distribute_tensor(value.to(weight.device), weight.device_mesh, weight.placements)
+    weight.copy_(value)
+
+
 def whole_state(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
     """Weights and optimizer state as flat named tensors, on process 0 (empty on the others)."""
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -77,11 +97,14 @@ def hand_out(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Ma
     set_model_state_dict(model, weights, options=options)
     state: Any = get_optimizer_state_dict(model, optimisers, options=StateDictOptions(full_state_dict=True))
     if flat:
-        state["state"] = {}
+        given: dict[str, dict[str, Tensor]] = {}
         for name, value in flat.items():
             kind, *rest = name.split("/", 2)
             if kind == "optimiser":
-                state["state"].setdefault(rest[1], {})[rest[0]] = value
+                given.setdefault(rest[1], {})[rest[0]] = value
+        if {name: set(entries) for name, entries in given.items()} != {n: set(e) for n, e in state["state"].items()}:
+            raise ValueError("its optimizer state is of other optimizers; keep training.matrix_rate as it was")
+        state["state"] = given
     set_optimizer_state_dict(model, optimisers, state, options=options)
 
 
@@ -91,12 +114,19 @@ def barrier() -> None:
         dist.barrier()
 
 
-def agree(value: float) -> float:
-    """Process 0's number, everywhere."""
+def mean(tensor: Tensor) -> Tensor:
+    """The mean over processes, everywhere."""
     if not dist.is_initialized():
-        return value
-    shared = torch.tensor([value], dtype=torch.float64)
-    if dist.get_backend() == "nccl":
-        shared = shared.cuda()
-    dist.broadcast(shared, 0)
-    return float(shared)
+        return tensor
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+
+
+def largest(*values: float) -> list[float]:
+    """Each number's largest value among the processes, everywhere: what they must agree on."""
+    if not dist.is_initialized():
+        return list(values)
+    shared = torch.tensor(values, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return shared.tolist()

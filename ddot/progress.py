@@ -1,9 +1,12 @@
 """What a run shows and writes down while it goes: a progress line on stderr, log.jsonl always, TensorBoard if asked."""
 
+import dataclasses
 import json
+import math
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
+from ddot.checkpoint import without_values
+from ddot.denoiser import DenoiserConfig
+from ddot.distributed import mean, whole
 from ddot.losses import LOSSES
 from ddot.noise import LogLinear
 from ddot.records import PROMPT, Slots
 from ddot.run import Run
+from ddot.samples import Sample
 
 
 class Meter:
@@ -29,19 +36,19 @@ class Meter:
         before: float,
         rank: int,
         world: int,
-        flops: Callable[[int, int, int], float],
+        config: DenoiserConfig,
         device: torch.device,
     ):
-        self.hold, self.world, self.speaks, self.flops, self.device = run.training, world, rank == 0, flops, device
+        self.hold, self.world, self.speaks, self.device = run.training, world, rank == 0, device
+        self.flops = flops(config)
         self.before = before
         self.last: dict[str, Any] = {}
         self.began = time.monotonic()
         self.peak = matmul_peak(device) if self.speaks and device.type == "cuda" else None
         self._reset()
         if self.speaks:
-            output.mkdir(parents=True, exist_ok=True)
+            self.board = _board(output, step) if self.hold.tensorboard else None
             self.log = open(_rewound(output / "log.jsonl", step), "a")  # noqa: SIM115
-            self.board = _board(output) if self.hold.tensorboard else None
             self.bar = Progress(
                 TextColumn(run.name),
                 BarColumn(),
@@ -61,7 +68,10 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         if self.speaks:
             self.bar.stop()
-            self.log.close()
+            with suppress(OSError):  # told already when the line was written
+                self.log.close()
+            if self.board is not None:
+                self.board.close()
 
     def _reset(self) -> None:
         self.slots = self.waited = self.arithmetic = 0.0
@@ -70,13 +80,22 @@ class Meter:
         self.mark = time.monotonic()
 
     def elapsed(self) -> float:
-        return time.monotonic() - self.began
+        """Seconds of this run, those before it was resumed counted in."""
+        return self.before + time.monotonic() - self.began
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
+        """Time spent waiting for data."""
         start = time.monotonic()
         yield
         self.waited += time.monotonic() - start
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Time that is no training: it does not count for the speed."""
+        start = time.monotonic()
+        yield
+        self.mark += time.monotonic() - start
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:
         """After a step. Figures stay on the device until a line is due."""
@@ -87,63 +106,80 @@ class Meter:
         self.arithmetic += self.flops(B * L, L, masked) * self.world
         self.steps += 1
         self.figures = losses if self.figures is None else self.figures + losses
+        self.norm, self.rate_factor = norm, rate_factor
         if step % self.hold.log_every == 0:
-            self._line(step, norm, rate_factor)
+            self.line(step)
 
-    def _line(self, step: int, norm: Tensor, rate_factor: float) -> None:
-        assert self.figures is not None
-        values = (self.figures / self.steps).tolist()  # waits for the device
+    def line(self, step: int) -> None:
+        """The figures since the last line, if there are any: means over steps and processes."""
+        if self.figures is None:
+            return
+        values = mean(self.figures / self.steps).tolist()  # waits for the device
         took = time.monotonic() - self.mark
         self.last = {
             "step": step,
             **dict(zip(LOSSES, values, strict=True)),
-            "gradient": float(norm),
-            "rate": rate_factor,
+            "gradient": float(whole(self.norm)),
+            "rate": self.rate_factor,
             "slots_per_second": self.slots / took,
             "waiting": self.waited / took,
             "utilisation": None if self.peak is None else self.arithmetic / took / (self.peak * self.world),
-            "seconds": self.before + self.elapsed(),
+            "seconds": self.elapsed(),
         }
         self._reset()
         self._write(self.last)
+        text = f"step {step} loss {values[0]:.3f} nats {self.last['nats']:.3f} {_thousands(self.last)}"
         if self.speaks:
-            done = max(
-                step / self.hold.steps if self.hold.steps else 0.0,
-                self.last["seconds"] / self.hold.seconds if self.hold.seconds else 0.0,
-            )
-            text = f"step {step} loss {values[0]:.3f} nats {self.last['nats']:.3f} {_thousands(self.last)}"
+            done = progress(step, self.last["seconds"], self.hold.steps, self.hold.seconds)
             self.bar.update(self.task, completed=min(1.0, done), text=text)
             if not self.bar.console.is_terminal:
-                self.bar.console.print(text)
-        if not all(torch.isfinite(torch.tensor(values))):
-            raise ValueError(
-                f"the loss is not a number any more at step {step}; lower the rates. The last checkpoint is intact"
-            )
+                self._say(text)
+        if not all(math.isfinite(value) for value in values):
+            raise ValueError(f"the loss is {values[0]} at step {step}; lower the rates. The last checkpoint is intact")
 
     def dev(self, step: int, losses: dict[str, float]) -> None:
-        self._write({"step": step, "dev": losses, "seconds": self.before + self.elapsed()})
-        if self.speaks:
-            self.bar.console.print(f"dev at {step}: " + " ".join(f"{k} {v:.4f}" for k, v in losses.items()))
-        self.mark = time.monotonic()
+        """Losses on the dev corpus."""
+        self._write({"step": step, "dev": losses, "seconds": self.elapsed()})
+        self._say(f"dev at {step}: " + " ".join(f"{name} {value:.4f}" for name, value in losses.items()))
 
-    def sample(self, step: int, texts: list[str]) -> None:
-        self._write({"step": step, "samples": texts})
-        if self.speaks:
-            for text in texts:
-                self.bar.console.print(text, highlight=False, markup=False)
+    def sample(self, step: int, samples: list[Sample]) -> None:
+        """Blanks and how they were filled: the prompt as it was given, an arrow, the text as it came out."""
+        self._write({"step": step, "samples": [dataclasses.asdict(sample) for sample in samples]})
+        for sample in samples:
+            self._say(f"{sample.prompt}  →  {sample.filled}")
 
-    def finish(self, step: int) -> None:
+    def _say(self, text: str) -> None:
         if self.speaks:
-            self.bar.update(self.task, completed=1.0)
+            self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _write(self, row: dict[str, Any]) -> None:
-        if self.speaks:
+        if not self.speaks:
+            return
+        try:
             self.log.write(json.dumps(row) + "\n")
             self.log.flush()
-            if self.board is not None:
-                for name, value in {**row, **row.get("dev", {})}.items():
-                    if isinstance(value, float):
-                        self.board.add_scalar(("dev/" if "dev" in row else "") + name, value, row["step"])
+        except OSError as error:
+            raise ValueError(
+                f"{self.log.name} cannot be written ({error.strerror}); make room and go on with --resume"
+            ) from None
+        if self.board is not None:
+            for name, value in {**row, **row.get("dev", {})}.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(("dev/" if "dev" in row else "") + name, value, row["step"])
+
+
+def progress(step: int, seconds: float, steps: int | None, budget: float | None) -> float:
+    """The share of a run that is done, by steps or by seconds, whichever is further."""
+    return max(step / steps if steps else 0.0, seconds / budget if budget else 0.0)
+
+
+def flops(config: DenoiserConfig) -> Callable[[int, int, int], float]:
+    """Arithmetic of one training step (forward and backward) given slots, L and slots whose logits are computed."""
+    trunk = config.trunk
+    blocks = without_values(config).trunk.blocks  # type: ignore[attr-defined]
+    matrices = sum(p.numel() for n, p in blocks.named_parameters() if p.dim() == 2 and "adaLN" not in n)
+    attention = 2 * trunk.width * trunk.blocks
+    return lambda slots, L, logits: 6.0 * (slots * (matrices + attention * L) + logits * trunk.width * trunk.vocabulary)
 
 
 def _thousands(figures: dict[str, Any]) -> str:
@@ -154,26 +190,28 @@ def _thousands(figures: dict[str, Any]) -> str:
 def _rewound(file: Path, step: int) -> Path:
     """The log up to `step`: what a killed run wrote after its last checkpoint is written again."""
     if file.is_file():
-        rows = [
-            line for line in file.read_text().splitlines() if _whole_line(line) and json.loads(line)["step"] <= step
-        ]
-        file.write_text("".join(line + "\n" for line in rows))
+        lines = file.read_text(errors="replace").splitlines()
+        draft = file.with_suffix(".unfinished")
+        draft.write_text("".join(line + "\n" for line in lines if _is_of(line, step)))
+        os.replace(draft, file)
     return file
 
 
-def _whole_line(line: str) -> bool:
+def _is_of(line: str, last: int) -> bool:
+    """Whether a line of the log is whole and of a step up to `last`."""
     try:
-        return "step" in json.loads(line)
+        row = json.loads(line)
     except json.JSONDecodeError:  # cut short by a kill
         return False
+    return isinstance(row, dict) and row.get("step", last + 1) <= last
 
 
-def _board(output: Path) -> Any:
+def _board(output: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise ValueError("training.tensorboard needs the extra `track`: pip install 'ddot[track]'") from None
-    return SummaryWriter(str(output / "tensorboard"))
+    return SummaryWriter(str(output / "tensorboard"), purge_step=step + 1)
 
 
 def matmul_peak(device: torch.device, size: int = 8192, seconds: float = 0.3) -> float:

@@ -36,10 +36,20 @@ def toy() -> Run:
     return Run(
         name="toy",
         network=network,
-        data=Data(texts=(str(Path(__file__).parent / "data" / "toy.txt"),), tokens=512),
-        plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(20,), full_noise=0.1),),
+        # 1024 tokens: every word of these sentences is one.
+        data=Data(texts=(str(Path(__file__).parent / "data" / "toy.txt"),), tokens=1024),
+        plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(12,), full_noise=0.2),),
         training=Training(
-            steps=700, slots=960, rate=3e-3, warmup=50, decay=0.5, average=0.99, position_factor=0.05, save_every=350
+            steps=500,
+            slots=480,
+            rate=3e-3,
+            matrix_rate=3e-3,
+            warmup=50,
+            decay=0.5,
+            average=0.99,
+            position_factor=0.02,
+            log_every=25,
+            save_every=250,
         ),
     )
 

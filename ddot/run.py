@@ -17,7 +17,8 @@ class Data:
     """Packed corpora under `folder`, drawn from in proportion to their weights.
 
     With `texts` (files or hub names) a run packs them itself, into its own folder, before it starts: with the
-    tokenizer of the model it starts from, or with a byte-level BPE of `tokens` tokens learnt from them.
+    tokenizer of the model it starts from, or with a byte-level BPE of `tokens` tokens learnt from them. `dev` is then
+    a text of the same kinds and packed likewise.
     """
 
     folder: str = ""
@@ -27,6 +28,17 @@ class Data:
     dev: str | None = None  # a packed corpus that is never trained on
     edges: bool = True  # a token at both ends that says whether the text begins and ends there
     workers: int = 0
+
+
+# What the numbers of a training must be, and which.
+_RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("at least 1", lambda n: n >= 1, "steps slots accumulate log_every dev_batches shard_bytes"),
+    ("more than 0", lambda x: x > 0, "seconds clip"),
+    ("0 or more", lambda x: x >= 0, "rate matrix_rate added_rate weight_decay warmup position_factor position_warmup"),
+    ("0 or more (0: never)", lambda n: n >= 0, "save_every dev_every sample_every"),
+    ("between 0 and 1", lambda x: 0 <= x <= 1, "decay"),
+    ("at least 0 and less than 1", lambda x: 0 <= x < 1, "average"),
+)
 
 
 @dataclass(frozen=True)
@@ -57,9 +69,16 @@ class Training:
     log_every: int = 10
     dev_every: int = 0
     dev_batches: int = 4
-    sample_every: int = 0
+    sample_every: int = 0  # steps between looks at a few blanks as the model would fill them; 0: never
     shard_bytes: int | None = None
     tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for wanted, fits, names in _RANGES:
+            for name in names.split():
+                value = getattr(self, name)
+                if value is not None and not fits(value):
+                    raise ValueError(f"training.{name} must be {wanted}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -88,39 +107,63 @@ def override(config: C, settings: Sequence[str]) -> C:
 
 
 def _set(config: Any, names: list[str], text: str, path: str) -> Any:
-    kinds = typing.get_type_hints(type(config))
+    """The configuration with the field at `names` parsed from text; `path` is what the user wrote."""
     fields = [field.name for field in dataclasses.fields(config)]
     if names[0] not in fields:
         raise ValueError(f"there is no setting '{path}'; {type(config).__name__} has {', '.join(fields)}")
     value = getattr(config, names[0])
     if len(names) > 1:
         if not dataclasses.is_dataclass(value):
-            raise ValueError(f"'{path}' goes too deep: {names[0]} is a {type(value).__name__}")
-        return dataclasses.replace(config, **{names[0]: _set(value, names[1:], text, path)})
-    return dataclasses.replace(config, **{names[0]: _parse(text, kinds[names[0]], path)})
+            raise ValueError(f"'{path}' goes too deep: {names[0]} is a {type(value).__name__} and has no parts")
+        changed = _set(value, names[1:], text, path)
+    elif dataclasses.is_dataclass(value):
+        parts = ", ".join(field.name for field in dataclasses.fields(value))
+        raise ValueError(f"'{path}' is a group of settings; set one of its parts: {parts}")
+    else:
+        changed = _parse(text, typing.get_type_hints(type(config))[names[0]], path)
+    return dataclasses.replace(config, **{names[0]: changed})
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _pair(text: str) -> tuple[float, float]:
+    first, second = text.split(",")
+    return float(first), float(second)
+
+
+def _weighted(text: str) -> tuple[tuple[str, float], ...]:
+    named = [part.partition(":") for part in text.split(",") if part]
+    return tuple((name.strip(), float(weight or 1)) for name, _, weight in named)
+
+
+# How the text of a setting is read, and what is asked for when it cannot be.
+_READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    bool: (_truth, "true or false"),
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+    str: (str, "a text"),
+    tuple[str, ...]: (lambda text: tuple(part.strip() for part in text.split(",") if part.strip()), "NAME,NAME,…"),
+    tuple[float, float]: (_pair, "two numbers, A,B"),
+    tuple[tuple[str, float], ...]: (_weighted, "NAME:WEIGHT,NAME:WEIGHT,…"),
+}
 
 
 def _parse(text: str, kind: Any, path: str) -> Any:
     options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if type(None) in options and text.lower() in ("none", ""):
         return None
+    wanted = []
     for option in options:
-        if option is bool and text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        if option in (int, float):
+        if option in _READERS:
+            read, name = _READERS[option]
+            wanted.append(name)
             try:
-                return option(text)
-            except ValueError:
+                return read(text)
+            except (ValueError, KeyError):
                 continue
-        if option is str:
-            return text
-        if option == tuple[str, ...]:
-            return tuple(part for part in text.split(",") if part)
-        if option == tuple[tuple[str, float], ...]:
-            pairs = [part.partition(":") for part in text.split(",") if part]
-            return tuple((name, float(weight or 1)) for name, _, weight in pairs)
-        if option == tuple[float, float]:
-            first, _, second = text.partition(",")
-            return float(first), float(second)
-    wanted = " or ".join(getattr(option, "__name__", str(option)) for option in options)
-    raise ValueError(f"{path} wants {wanted}, got '{text}'")
+    if not wanted:
+        raise ValueError(f"{path} is code, not a value: change it in a recipe of your own")
+    optional = " or none" if type(None) in options else ""
+    raise ValueError(f"{path} wants {' or '.join(wanted)}{optional}, got '{text}'")

@@ -8,8 +8,11 @@ from typing import Any
 
 
 @contextmanager
-def interruptions() -> Iterator[Callable[[], bool]]:
-    """Says whether Ctrl-C or a polite kill came. The second one is no longer held back."""
+def interruptions(hold_back_all: bool = False) -> Iterator[Callable[[], bool]]:
+    """Says whether Ctrl-C or a polite kill came. The second one is no longer held back, unless all are.
+
+    Under torchrun Ctrl-C comes twice: from the terminal, and from torchrun, which passes on its own.
+    """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # only the main thread hears signals
@@ -18,7 +21,8 @@ def interruptions() -> Iterator[Callable[[], bool]]:
 
     def notice(number: int, _: object) -> None:
         came.append(number)
-        signal.signal(number, before[number])
+        if not hold_back_all:
+            signal.signal(number, before[number])
 
     for number in before:
         signal.signal(number, notice)
