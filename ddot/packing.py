@@ -8,9 +8,10 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,7 +20,7 @@ from ddot.tokens import Tokenizer
 
 _FIRST = 1 << 15  # marks the first sentence of a document in `lengths`
 LONGEST = _FIRST - 1
-_AT_ONCE = 2_000  # documents encoded together
+_AT_ONCE = 1 << 20  # letters encoded together
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
@@ -37,65 +38,111 @@ def pack(
 ) -> dict[str, Any]:
     """Write documents, each a list of sentences, to a new folder. Returns its meta.json.
 
-    Every sentence is encoded with one space before it, as it stands inside a text. Sentences of more than 32,767
-    tokens are left out. The folder appears when it is complete.
+    Every sentence is encoded with one space before it, as it stands inside a text. Empty sentences and those of more
+    than 32,767 tokens are left out. A shard takes up to `shard_bytes`, or one document that is longer than that. The
+    folder appears when it is complete.
     """
     if folder.exists():
         raise ValueError(f"{folder} exists already; remove it or choose another --output")
     draft = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    dtype = np.uint16 if tokenizer.vocabulary.size <= 1 << 16 else np.uint32
+    with writing(draft):
+        draft.mkdir(parents=True)
+    dtype = np.dtype(np.uint16 if tokenizer.vocabulary.size <= 1 << 16 else np.uint32)
     counts = np.zeros(tokenizer.vocabulary.base, np.uint64)
-    shards: list[dict[str, int]] = []
-    totals = {"documents": 0, "sentences": 0, "tokens": 0}
-    room = 0
     try:
-        for tokens, lengths in _encoded(documents, tokenizer):
-            if room < tokens.nbytes or not shards:
-                shards.append({"sentences": 0, "tokens": 0})
-                room = shard_bytes
-            counts += np.bincount(tokens, minlength=len(counts)).astype(np.uint64)
-            for name, values in (("tokens", tokens.astype(dtype)), ("lengths", lengths)):
-                with open(draft / f"{name}-{len(shards) - 1:05d}.bin", "ab") as file:
-                    file.write(values.tobytes())
-                room -= values.nbytes
-            shards[-1]["sentences"] += len(lengths)
-            shards[-1]["tokens"] += len(tokens)
-            totals["documents"] += int((lengths & _FIRST > 0).sum())
-        if not shards or not sum(shard["tokens"] for shard in shards):
+        with closing(_Shards(draft, dtype, shard_bytes)) as shards:
+            for some in _encoded(documents, tokenizer):
+                tokens = np.concatenate([ids for document in some for ids in document])
+                counts += np.bincount(tokens, minlength=len(counts)).astype(np.uint64)
+                with writing(draft):
+                    for document in some:
+                        shards.add(document)
+        if not shards.holds:
             raise ValueError("the sources hold no text that can be packed")
-        totals |= {key: sum(shard[key] for shard in shards) for key in ("sentences", "tokens")}
         meta = {
-            **totals,
-            "dtype": np.dtype(dtype).name,
+            **{key: sum(shard[key] for shard in shards.holds) for key in ("documents", "sentences", "tokens")},
+            "dtype": dtype.name,
             "vocabulary": tokenizer.vocabulary.base,
             "tokenizer": fingerprint(tokenizer),
-            "shards": shards,
+            "shards": shards.holds,
             **(about or {}),
         }
-        np.save(draft / "counts.npy", counts)
-        tokenizer.save(draft / "tokenizer.json")
-        (draft / "meta.json").write_text(json.dumps(meta, indent=1))
-        draft.rename(folder)
+        with writing(draft):
+            np.save(draft / "counts.npy", counts)
+            tokenizer.save(draft / "tokenizer.json")
+            (draft / "meta.json").write_text(json.dumps(meta, indent=1))
+            draft.rename(folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return meta
 
 
-def _encoded(
-    documents: Iterable[list[str]], tokenizer: Tokenizer
-) -> Iterator[tuple[Int[np.ndarray, "n"], Int[np.ndarray, "m"]]]:
-    """(tokens, lengths) of some documents at a time."""
-    stream = iter(documents)
-    while some := list(islice(stream, _AT_ONCE)):
-        flat = tokenizer.encode_batch([" " + sentence.strip() for document in some for sentence in document])
-        first = np.array([i == 0 for document in some for i in range(len(document))], bool)
-        kept = [(ids, lead) for ids, lead in zip(flat, first, strict=True) if 0 < len(ids) <= LONGEST]
-        if kept:
-            lengths = np.array([len(ids) | (_FIRST if lead else 0) for ids, lead in kept], np.uint16)
-            yield np.concatenate([ids for ids, _ in kept]), lengths
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turns what the system refuses (no room, no permission) into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"cannot write to {folder}: {error.strerror}; free some space or choose another place"
+        ) from None
+
+
+def _encoded(documents: Iterable[list[str]], tokenizer: Tokenizer) -> Iterator[list[list[Int[np.ndarray, "n"]]]]:
+    """Some documents at a time, as the ids of their sentences; those without any left are left out."""
+    for some in _groups(documents):
+        ids = iter(tokenizer.encode_batch([" " + sentence for document in some for sentence in document]))
+        coded = [[tokens for tokens in islice(ids, len(document)) if 0 < len(tokens) <= LONGEST] for document in some]
+        if whole := [document for document in coded if document]:
+            yield whole
+
+
+def _groups(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    """Documents in groups of about a million letters (to encode one takes 100 bytes and more), sentences bare."""
+    group: list[list[str]] = []
+    letters = 0
+    for document in documents:
+        group.append([bare for sentence in document if (bare := sentence.strip())])
+        letters += sum(map(len, group[-1]))
+        if letters >= _AT_ONCE:
+            yield group
+            group, letters = [], 0
+    yield group
+
+
+class _Shards:
+    """The files that documents are appended to, and what each pair of them holds."""
+
+    def __init__(self, folder: Path, dtype: np.dtype, limit: int):
+        self.folder, self.dtype, self.limit = folder, dtype, limit
+        self.holds: list[dict[str, int]] = []
+        self.files: list[IO[bytes]] = []
+        self.room = 0
+
+    def add(self, document: list[Int[np.ndarray, "_"]]) -> None:
+        """Write the sentences of a document, to new files if the last ones are full."""
+        tokens = np.concatenate(document).astype(self.dtype)
+        lengths = np.array([len(ids) for ids in document], np.uint16)
+        lengths[0] |= _FIRST
+        if tokens.nbytes + lengths.nbytes > self.room or not self.files:
+            self.close()
+            number = f"{len(self.holds):05d}"
+            self.files = [open(self.folder / f"{name}-{number}.bin", "wb") for name in ("tokens", "lengths")]  # noqa: SIM115
+            self.holds.append({"documents": 0, "sentences": 0, "tokens": 0})
+            self.room = self.limit
+        for file, values in zip(self.files, (tokens, lengths), strict=True):
+            file.write(values.tobytes())
+            self.room -= values.nbytes
+        for name, more in (("documents", 1), ("sentences", len(lengths)), ("tokens", len(tokens))):
+            self.holds[-1][name] += more
+
+    def close(self) -> None:
+        with writing(self.folder):
+            for file in self.files:
+                file.close()
+        self.files = []
 
 
 class Corpus:
@@ -106,11 +153,17 @@ class Corpus:
         meta = self.folder / "meta.json"
         if not meta.is_file():
             raise FileNotFoundError(f"no packed corpus at {folder}; make one with `ddot prepare`")
-        self.meta: dict[str, Any] = json.loads(meta.read_text())
+        try:
+            self.meta: dict[str, Any] = json.loads(meta.read_text())
+            self.dtype, self.rows = np.dtype(self.meta["dtype"]), int(self.meta["vocabulary"])
+            self.tokenizer = str(self.meta["tokenizer"])
+            shards = [(int(shard["tokens"]), int(shard["sentences"])) for shard in self.meta["shards"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{meta} is damaged ({error!r}); pack {folder} again") from None
         self.tokens, self.starts, self.first = [], [], []
-        for number, shard in enumerate(self.meta["shards"]):
-            tokens = self._open("tokens", number, self.meta["dtype"], shard["tokens"])
-            lengths = self._open("lengths", number, "uint16", shard["sentences"])
+        for number, (n_tokens, n_sentences) in enumerate(shards):
+            tokens = self._open("tokens", number, self.dtype, n_tokens)
+            lengths = self._open("lengths", number, np.dtype(np.uint16), n_sentences)
             starts = np.zeros(len(lengths) + 1, np.int64)
             np.cumsum(lengths & LONGEST, out=starts[1:])
             if starts[-1] != len(tokens):
@@ -120,9 +173,13 @@ class Corpus:
             self.first.append(np.asarray(lengths & _FIRST > 0))
         self.before = np.cumsum([0] + [len(first) for first in self.first])
 
-    def _open(self, name: str, number: int, dtype: str, count: int) -> np.ndarray:
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process opens the files again; the default would send it their contents.
+        return Corpus, (self.folder,)
+
+    def _open(self, name: str, number: int, dtype: np.dtype, count: int) -> np.ndarray:
         file = self.folder / f"{name}-{number:05d}.bin"
-        if not file.is_file() or file.stat().st_size != count * np.dtype(dtype).itemsize:
+        if not file.is_file() or file.stat().st_size != count * dtype.itemsize or not count:
             raise ValueError(f"{file} is missing or cut short; pack {self.folder} again")
         return np.memmap(file, dtype, "r")
 
@@ -132,7 +189,7 @@ class Corpus:
     def passage(self, sentence: int, longest: int) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "m"]]:
         """(tokens, ends): up to `longest` tokens from the start of a sentence to the end of its document.
 
-        `ends` are the places in `tokens` where a sentence ends, in order.
+        `ends` are the places in `tokens` where a sentence ends, in order; none when the first is longer.
         """
         shard = int(np.searchsorted(self.before, sentence, side="right")) - 1
         i = sentence - int(self.before[shard])
@@ -142,14 +199,28 @@ class Corpus:
         while j < len(first) and not first[j] and starts[j] - begin < longest:
             j += 1
         tokens = np.asarray(self.tokens[shard][begin : min(starts[j], begin + longest)], np.int64)
-        return tokens, np.asarray(starts[i + 1 : j + 1] - begin, np.int64)
+        if tokens.max(initial=0) >= self.rows:
+            raise ValueError(f"shard {shard} of {self.folder} is damaged: token id {tokens.max()}; pack it again")
+        ends = np.asarray(starts[i + 1 : j + 1] - begin, np.int64)
+        return tokens, ends[ends <= len(tokens)]
+
+    def counts(self) -> Int[np.ndarray, "base"]:
+        """How often each token occurs."""
+        file = self.folder / "counts.npy"
+        try:
+            counts = np.load(file)
+            if counts.shape != (self.rows,) or counts.dtype != np.uint64:
+                raise ValueError(f"{counts.dtype} of shape {counts.shape}")
+        except (ValueError, EOFError, OSError) as error:
+            raise ValueError(f"{file} is missing or damaged ({error}); pack {self.folder} again") from None
+        return counts.astype(np.int64)
 
     def rarity(self) -> Float[np.ndarray, "V"]:
         """A weight in (0, 1] for each token, small for the most common ones: which words make keywords.
 
         The special rows that follow the ordinary tokens weigh nothing to speak of.
         """
-        counts = np.load(self.folder / "counts.npy").astype(np.float64)
+        counts = self.counts().astype(np.float64)
         share = counts / max(1.0, counts.sum())
         weight = np.minimum(1.0, (5e-4 / np.maximum(share, 1e-12)) ** 1.5)
         return np.concatenate([weight, np.full(3, 1e-9)])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,13 @@ def prepare(
     for name, value, known in (("split", split, SPLITS), ("form", form, FORMS)):
         if value not in known:
             raise ValueError(f"--{name} is '{value}'; there are {', '.join(known)}")
+    for name, number in (("limit", limit), ("shard-mb", shard_bytes)):
+        if number is not None and number < 1:
+            raise ValueError(f"--{name} is {number}; it wants at least 1")
     left_out = {plain for file in without for plain in _benchmark_texts(file)}
-    texts = islice((text for source in sources for text in read(source, field)), limit)
+    # Opened now, so that a misspelt last source is told before the first is packed.
+    opened = [read(source, field) for source in sources]
+    texts = islice(chain.from_iterable(opened), limit)
     about = {"sources": [Path(source).name for source in sources], "split": split, "form": form, "apart": apart}
     pieces = _pieces(texts, split, form, left_out, apart)
     return pack(pieces, Tokenizer.load(tokenizer), output, shard_bytes, about)
@@ -47,8 +52,11 @@ def _pieces(texts: Iterable[str], split: str, form: str, left_out: set[str], apa
 def _benchmark_texts(file: Path) -> Iterator[str]:
     if not file.is_file():
         raise FileNotFoundError(f"no benchmark file at {file}")
-    for line in file.read_text().splitlines():
-        yield _plain(" ".join(json.loads(line)["words"]))
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        try:
+            yield _plain(" ".join(json.loads(line)["words"]))
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f'{file}, line {number}: wanted a JSON object with "words", a list') from None
 
 
 def _plain(text: str) -> str:
