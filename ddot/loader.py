@@ -5,8 +5,10 @@ workers nor the count of processes changes what is trained on.
 """
 
 import queue
+import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -116,12 +118,14 @@ class Batches(Dataset[tuple[int, Slots]]):
         world: int = 1,
     ):
         for _, corpus in corpora:
-            if corpus.meta["tokenizer"] != fingerprint(tokenizer):
+            if corpus.tokenizer != fingerprint(tokenizer):
                 raise ValueError(
                     f"{corpus.folder} was packed with another tokenizer ({corpus.meta['vocabulary']} tokens) than the "
                     f"model's ({tokenizer.vocabulary.base}); pack it again with the model's tokenizer.json"
                 )
         for L in {L for plan in plans for L in plan.lengths}:
+            if 2 * edges >= L:
+                raise ValueError(f"rows of {L} slots hold no text{' between two edges' * edges}; raise L")
             if slots % L or slots // L % world:
                 raise ValueError(f"a batch of {slots} slots does not divide into rows of {L} over {world} processes")
         self.plans, self.tokenizer, self.slots, self.seed, self.edges = plans, tokenizer, slots, seed, edges
@@ -156,28 +160,53 @@ class Batches(Dataset[tuple[int, Slots]]):
     def stream(self, start: int, stop: int, workers: int) -> Iterator[tuple[int, Slots]]:
         """Batches start … stop − 1 in order, made ahead of time by `workers` processes (0: in this one)."""
         ahead = 4 if workers else None
-        order = range(start, stop)
-        batches = DataLoader(self, batch_size=None, sampler=order, num_workers=workers, prefetch_factor=ahead)
+        batches = DataLoader(
+            self,
+            batch_size=None,
+            sampler=range(start, stop),
+            num_workers=workers,
+            prefetch_factor=ahead,
+            worker_init_fn=_leave_interrupts_to_the_main_process,
+        )
         return _ahead(iter(batches)) if workers else iter(batches)
+
+
+_AHEAD = "ddot-batches-ahead"
+
+
+def _leave_interrupts_to_the_main_process(worker: int) -> None:
+    # Ctrl-C reaches all processes of a terminal; a run that saves itself then still waits for its last batch.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
     """The same, taken over from the workers by a thread: receiving a batch takes milliseconds the device would idle."""
     taken: queue.Queue[tuple[int, Slots] | BaseException | None] = queue.Queue(2)
+    closed = threading.Event()
 
     def take() -> None:
         try:
             for batch in batches:
                 taken.put(batch)
+                if closed.is_set():
+                    return
             taken.put(None)
-        except BaseException as error:  # handed to the one who asks for the batch
-            taken.put(error)
+        except BaseException as error:  # handed to the one who asks for the batch, with what the worker said in it
+            taken.put(error.with_traceback(None))
 
-    threading.Thread(target=take, daemon=True).start()
-    while (batch := taken.get()) is not None:
-        if isinstance(batch, BaseException):
-            raise batch
-        yield batch
+    thread = threading.Thread(target=take, name=_AHEAD, daemon=True)
+    thread.start()
+    try:
+        while (batch := taken.get()) is not None:
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
+    finally:
+        closed.set()
+        while thread.is_alive():  # it may wait for room in the queue
+            with suppress(queue.Empty):
+                taken.get(timeout=0.05)
+        del batches  # ends the workers now; left to an exception's traceback they would linger
 
 
 def with_edges(
