@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,9 +67,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """The tokenizer in a `tokenizer.json`, or in the folder that holds one."""
+        """The tokenizer in a `tokenizer.json`, or in the folder that holds one (or GPT-2's two files)."""
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.is_file() and (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
+            return cls.from_bpe(path / "vocab.json", path / "merges.txt")
         if not file.is_file():
             raise FileNotFoundError(f"no tokenizer at {file}; give a tokenizer.json or a folder that holds one")
         try:
@@ -80,7 +82,10 @@ class Tokenizer:
     @classmethod
     def from_bpe(cls, vocab: Path | str, merges: Path | str) -> "Tokenizer":
         """A byte-level BPE from GPT-2's two files (`vocab.json`, `merges.txt`)."""
-        return cls(byte_level(models.BPE.from_file(str(vocab), str(merges))))
+        try:
+            return cls(byte_level(models.BPE.from_file(str(vocab), str(merges))))
+        except Exception as error:  # as above
+            raise ValueError(f"{vocab} and {merges} are not the two files of a BPE: {error}") from None
 
     def save(self, path: Path | str) -> None:
         self.encoder.save(str(path), pretty=False)
@@ -91,6 +96,11 @@ class Tokenizer:
     def encode_batch(self, texts: list[str]) -> list[Int[np.ndarray, "n"]]:
         encodings = self.encoder.encode_batch(texts, add_special_tokens=False)
         return [np.array(encoding.ids, np.int64) for encoding in encodings]
+
+    def ends(self, text: str) -> list[int]:
+        """Where each token of `encode(text)` ends, in characters. One that spells part of a character ends with it."""
+        offsets = self.encoder.encode(text, add_special_tokens=False).offsets
+        return list(accumulate((end for _, end in offsets), max))
 
     def decode(self, tokens: Int[np.ndarray, "n"] | list[int]) -> str:
         """The text of ordinary tokens; special rows are left out."""
