@@ -21,9 +21,12 @@ class Candidates:
     chances: Float[Tensor, "M k"]
 
     def draw(self, u: Float[Tensor, "M"]) -> Int[Tensor, "M"]:
-        """One token a slot, by inverting the cumulative chances at u."""
+        """One token a slot, by inverting the cumulative chances at u. Never one whose chance is 0."""
         below = self.chances.cumsum(-1) <= u[:, None]
-        index = below.sum(-1, keepdim=True).clamp(max=self.tokens.shape[1] - 1)
+        # Rounded chances may sum to a little less than u.
+        columns = torch.arange(self.tokens.shape[1], device=u.device)
+        last = torch.where(self.chances > 0, columns, 0).amax(-1, keepdim=True)
+        index = torch.minimum(below.sum(-1, keepdim=True), last)
         return self.tokens.gather(1, index)[:, 0]
 
 
@@ -72,7 +75,10 @@ class Tempered:
         stay = chances[:, vocabulary.mask]
         pad = chances[:, vocabulary.pad] if self.pad_apart else torch.zeros_like(stay)
         apart = (vocabulary.mask, vocabulary.pad) if self.pad_apart else (vocabulary.mask,)
-        words, order = _without(chances, *apart).pow(1 / self.temperature).sort(-1, descending=True)
+        words = _without(chances, *apart)
+        # Compared with the best one: small chances to a high power would all be 0.
+        words = (words / words.amax(-1, keepdim=True).clamp(min=1e-30)).pow(1 / self.temperature)
+        words, order = words.sort(-1, descending=True)
         words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)
         words = words * (words.cumsum(-1) - words < self.top_p)
         words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)

@@ -6,13 +6,14 @@ else is being filled.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Float, UInt64
 from torch import Tensor
 
-from ddot import absorbing, rooms
+from ddot import rooms
 from ddot.annealing import Annealing, Tempered, greedy, greedy_words
 from ddot.chance import fold, uniform
 from ddot.denoiser import Denoiser
@@ -27,21 +28,22 @@ from ddot.filling import (
     roomy,
     rounded,
 )
+from ddot.gaps import keep_in_gaps
+from ddot.likelihood import Tokens, gap_chances, token_chances
+from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.positions import Terminal, grid_terminal, random_terminal
-from ddot.records import OPEN, Prediction, State, to_device
-from ddot.sampling import Leap, MostCertainFirst, Restriction, without
+from ddot.records import OPEN, State
+from ddot.sampling import Leap, MostCertainFirst, Restriction, keep_prompt_order, keep_word_order, without
 from ddot.template import Blank
 from ddot.tokens import Tokenizer
-from ddot.typist import Alphabet, Pieces, View, WithinWords, lay_out
+from ddot.typist import Alphabet, Pieces, Span, View, WithinWords, lay_out
 from ddot.windows import SLOTS, TOKENS_A_WORD
 
 TERMINALS: dict[str, Terminal] = {"grid": grid_terminal, "random": random_terminal}
 STEPS = 16
 # Tokens. In training every length up to 32 words was as common; the blanks people leave are mostly short.
 _BREVITY = 10.0
-
-Tokens = Int[np.ndarray, "m"]
 
 
 @dataclass(frozen=True)
@@ -90,30 +92,43 @@ class Filler:
     ) -> Filled:
         """The blanks filled. `draw`: lengths are drawn as the model says; otherwise the expected ones are taken."""
         chances = self.length_chances(view)
-        lengths = self.lengths(view, blanks, chances, key, draw)
-        found = None
-        if choice.terminal is not None or lengths is None:
-            *_, last = self.moving(view, blanks, lengths, key, choice)
-            found = self._shared_out(view, blanks, gap_tokens(last, [view.prompt], self.model.vocabulary)[0])
-            if not all(map(self._within, blanks, found)):  # bounds are kept by filling anew where nothing moves
-                lengths, found = self.bounded(view, blanks, [len(tokens) for tokens in found]), None
-        if found is None:
-            assert lengths is not None
-            *_, last = self.still(view, blanks, lengths, key, choice)
-            found = [last.x[0, span.start : span.stop].cpu().numpy() for span in lay_out(view, blanks, lengths)[1]]
-        log_chances = self._token_chances(view, blanks, found)
+        planned = self.lengths(view, blanks, chances, key, draw)
+        lengths, states = self._sampled(view, blanks, planned, key, choice)
+        *_, last = states
+        found = self._found(view, blanks, lengths, last)
+        log_chances = token_chances(self.model, view, blanks, found)
         if chances is not None:
-            log_chances += _length_chances(view, chances, found)
-        return Filled([self.tokenizer.decode(tokens) for tokens in found], log_chances)
+            log_chances += gap_chances(view, chances, found)
+        return Filled([self.alphabet.spell(tokens) for tokens in found], log_chances)
 
     def states(
         self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice
     ) -> Iterator[State]:
-        """The states that `fill` goes through."""
-        lengths = self.lengths(view, blanks, self.length_chances(view), key, draw=False)
-        if choice.terminal is None and lengths is not None:
-            return self.still(view, blanks, lengths, key, choice)
-        return self.moving(view, blanks, lengths, key, choice)
+        """The states that `fill` goes through; bounds hold in the last one."""
+        planned = self.lengths(view, blanks, self.length_chances(view), key, draw=False)
+        return self._sampled(view, blanks, planned, key, choice)[1]
+
+    def _sampled(
+        self,
+        view: View,
+        blanks: Sequence[Blank],
+        planned: Sequence[int] | None,
+        key: UInt64[np.ndarray, "1"],
+        choice: Choice,
+    ) -> tuple[Sequence[int] | None, Iterator[State]]:
+        """(the lengths of blanks, None where they are whatever is found; the states)."""
+        is_bounded = any(blank.bounded for blank in blanks)
+        if planned is None or (choice.terminal is not None and not is_bounded):
+            states = self.moving(view, blanks, planned, key, choice)
+            if not is_bounded:
+                return None, states
+            seen = list(states)
+            found = self._found(view, blanks, None, seen[-1])
+            if all(blank.holds(self.alphabet.spell(tokens)) for blank, tokens in zip(blanks, found, strict=True)):
+                return None, iter(seen)
+            planned = self.bounded(view, blanks, [len(tokens) for tokens in found])
+        way = self.still if choice.terminal is None else self.moving_in_gaps
+        return planned, way(view, blanks, planned, key, choice)
 
     def moving(
         self,
@@ -123,11 +138,11 @@ class Filler:
         key: UInt64[np.ndarray, "1"],
         choice: Choice,
     ) -> Iterator[State]:
-        """The states of slots that start on a grid or at random places and find theirs.
+        """The states of slots that start on a grid or at random places and find theirs, in any blank.
 
         Told the lengths where the network can use them, otherwise [pad]s decide how many words there are.
         """
-        prompt, slots = view.prompt, min(SLOTS, roomy(len(view.prompt)))
+        prompt, slots = view.prompt, min(max(SLOTS, len(view.prompt)), roomy(len(view.prompt)))
         if lengths is not None:
             prompt, slots = lay_out(view, blanks, lengths)[0], len(view.prompt) + sum(lengths)
         settings = Settings(
@@ -138,6 +153,37 @@ class Filler:
             restrictions=(without(*self.alphabet.no_text, self.model.vocabulary.sep), *self._form(view)),
         )
         return fill(self.model, [prompt], key, settings)
+
+    def moving_in_gaps(
+        self,
+        view: View,
+        blanks: Sequence[Blank],
+        lengths: Sequence[int],
+        key: UInt64[np.ndarray, "1"],
+        choice: Choice,
+    ) -> Iterator[State]:
+        """The states of slots that start anywhere and end in the blank they are meant for: `lengths` tokens each."""
+        prompt = lay_out(view, blanks, lengths)[0]
+        ends = np.cumsum([len(prompt), *lengths]).tolist()  # the prompt's slots come first
+        spans = [
+            Span(start, stop, first, blank)
+            for (start, stop), first, blank in zip(pairwise(ends), view.first, blanks, strict=True)
+        ]
+        gap = torch.zeros(1, ends[-1], dtype=torch.long)
+        for span, after in zip(spans, view.after, strict=True):
+            gap[0, span.start : span.stop] = after + 1
+        vocabulary = self.model.vocabulary
+        method = DDOT(
+            terminal=TERMINALS[choice.terminal or "grid"],
+            reveal=WithinWords(MostCertainFirst(choice.anneal), self.alphabet, [spans]),
+            projections=(keep_prompt_order, keep_in_gaps(gap.to(self.device)), keep_word_order(vocabulary)),
+            restrictions=(
+                without(vocabulary.pad, vocabulary.sep),
+                Pieces(self.alphabet, [spans], ends[-1]),
+                *self._form(view),
+            ),
+        )
+        return method.sample(self.model, [prompt.example], ends[-1], choice.steps, key)
 
     def still(
         self,
@@ -212,9 +258,14 @@ class Filler:
             beyond = rounded(beyond * (room / beyond.sum()))
         return [a + int(b) for a, b in zip(least, beyond, strict=True)]
 
-    def _within(self, blank: Blank, tokens: Tokens) -> bool:
-        words = len(self.tokenizer.decode(tokens).split())
-        return blank.least <= words and (blank.most is None or words <= blank.most)
+    def _found(
+        self, view: View, blanks: Sequence[Blank], lengths: Sequence[int] | None, last: State
+    ) -> Sequence[Tokens]:
+        """The tokens of each blank in the last state."""
+        if lengths is None:
+            return self._shared_out(view, blanks, gap_tokens(last, [view.prompt], self.model.vocabulary)[0])
+        tokens = last.x[0, last.kind[0] == OPEN].cpu().numpy()  # open slots are in the order of the text
+        return np.split(tokens, np.cumsum(lengths)[:-1])
 
     def _shared_out(self, view: View, blanks: Sequence[Blank], gaps: Sequence[Tokens]) -> list[Tokens]:
         """The tokens found in each gap, for each blank. Blanks that share a gap take words in turn, as they may."""
@@ -236,39 +287,6 @@ class Filler:
             left[after] = tokens[cut:]
         return found
 
-    def _token_chances(self, view: View, blanks: Sequence[Blank], found: Sequence[Tokens]) -> list[float]:
-        """The log-chance of every filled token, seen with every second one hidden: two looks at the text."""
-        prompt, spans = lay_out(view, blanks, [len(tokens) for tokens in found])
-        L = len(prompt) + sum(map(len, found))
-        vocabulary = self.model.vocabulary
-        start = FixedLength().start([prompt.example], L, np.zeros(1, np.uint64), vocabulary)
-        x = start.x.clone()
-        for span, tokens in zip(spans, found, strict=True):
-            x[0, span.start : span.stop] = torch.from_numpy(tokens)
-        open_slots = torch.nonzero(start.kind[0] == OPEN)[:, 0]
-        log_chances: list[float] = []
-        for parity in (0, 1):
-            hidden = open_slots[parity::2]
-            if len(hidden):
-                seen = x.clone()
-                seen[0, hidden] = vocabulary.mask
-                t = torch.full((1,), len(hidden) / len(open_slots))
-                state = State(seen, start.z, start.kind, start.room, t)
-                prediction: Prediction = self.model(to_device(state, self.device))
-                chances = absorbing.final(prediction.log_score, vocabulary.mask).cpu()
-                chosen = chances.gather(1, x[0, hidden][:, None])[:, 0]
-                log_chances += chosen.clamp(min=1e-12).log().tolist()
-        return log_chances
-
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-
-def _length_chances(view: View, chances: Float[Tensor, "n classes"], found: Sequence[Tokens]) -> list[float]:
-    """The log-chance of the length of every gap that has blanks."""
-    lengths = dict.fromkeys(view.after, 0)
-    for after, tokens in zip(view.after, found, strict=True):
-        lengths[after] += len(tokens)
-    which = rooms.room_class(torch.tensor(list(lengths.values())))
-    return chances[torch.tensor(list(lengths)), which].clamp(min=1e-12).log().tolist()

@@ -67,6 +67,23 @@ def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Callable[[State], Sta
     return project
 
 
+def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Callable[[State], State]:
+    """A projection: every open slot lies in the gap that `gap` says. Entries at prompt slots are not read.
+
+    Prompt slots must be in order and apart (`keep_prompt_order` first).
+    """
+
+    def project(state: State) -> State:
+        is_prompt = state.kind != OPEN
+        borders = _prompt_positions(state.z, is_prompt)
+        inf = torch.full_like(state.z, torch.inf)
+        low = torch.nextafter(borders.gather(1, gap), inf)
+        high = torch.nextafter(borders.gather(1, gap + 1), -inf)
+        return dataclasses.replace(state, z=torch.where(is_prompt, state.z, state.z.clamp(low, high)))
+
+    return project
+
+
 def _prompt_positions(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Float[Tensor, "B borders"]:
     """Column i: the position of prompt slot number i, from 1 (columns 0 and beyond the last: −∞ and +∞)."""
     ascending = torch.where(is_prompt, z, torch.inf).sort(-1).values

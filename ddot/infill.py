@@ -26,7 +26,7 @@ from ddot.records import OPEN, State
 from ddot.template import Template, lock, parse
 from ddot.template import free as words_in_order
 from ddot.tokens import Tokenizer
-from ddot.typist import set_fill, view
+from ddot.typist import View, set_fills, view
 from ddot.windows import SLOTS, window
 
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while alternatives are wanting
@@ -91,8 +91,16 @@ class Model:
         if fills is not None and not isinstance(text, str):
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
         templates = [self.template(each, free) for each in ([text] if isinstance(text, str) else text)]
-        with ThreadPoolExecutor(self.threads) as pool:
-            found = list(pool.map(lambda t: self._alternatives(t, fills, n, seed, choice, not free), templates))
+
+        def alternatives(template: Template) -> list[Infill]:
+            return self._alternatives(template, fills, n, seed, choice, not free)
+
+        threads = min(self.threads, len(templates))
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(alternatives, templates))
+        else:
+            found = list(map(alternatives, templates))
         return found[0] if isinstance(text, str) else found
 
     def template(self, text: str, free: bool = False) -> Template:
@@ -115,12 +123,12 @@ class Model:
         seen = view(template, self.tokenizer, located=not free)
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
-        with torch.inference_mode(), self._fast():
-            for state in self.filler.states(seen, template.blanks, row_keys(seed, 1), choice):
-                yield self._frame(state)
+        return self._frames(seen, template, seed, choice)
 
     def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
+        if rollouts < 1:
+            raise ValueError(f"rollouts is {rollouts}; at least 1 is needed")
         template = parse(text)
         counts: list[dict[int, float]] = [{} for _ in template.blanks]
         for rollout in range(rollouts):
@@ -152,27 +160,43 @@ class Model:
         self, template: Template, key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool, located: bool
     ) -> Infill:
         """One filling of all blanks, window by window."""
-        fills: list[str] = []
+        raw: list[str] = []
         log_chances: list[float] = []
-        while len(fills) < len(template.blanks):
-            part = window(template, fills, self.tokenizer)
+        while len(raw) < len(template.blanks):
+            part = window(template, set_fills(template, raw), self.tokenizer, located)
             seen = view(part.template, self.tokenizer, located, part.begins, part.ends)
             with torch.inference_mode(), self._fast():
-                filled = self.filler.fill(seen, part.template.blanks, fold(key, len(fills)), choice, draw)
+                filled = self.filler.fill(seen, part.template.blanks, fold(key, len(raw)), choice, draw)
             log_chances += filled.log_chances
-            for raw in filled.raw:
-                number = len(fills)
-                before = Template(template.literals[: number + 1], template.blanks[:number]).text(fills)
-                fills.append(set_fill(raw, before, template.literals[number + 1]))
+            raw += filled.raw
+        fills = set_fills(template, raw)
         return Infill(template.text(fills), fills, float(np.mean(log_chances)) if log_chances else 0.0)
 
-    def _frame(self, state: State) -> Frame:
+    def _frames(self, seen: View, template: Template, seed: int, choice: Choice) -> Iterator[Frame]:
+        key = fold(row_keys(seed, 1), 0)  # as `infill` gives to its first window: what is watched is what is got
+        states: Iterator[State] | None = None
+        while True:
+            # Entered anew for each state: whoever reads the frames is not left in inference mode between them.
+            with torch.inference_mode(), self._fast():
+                states = states or self.filler.states(seen, template.blanks, key, choice)
+                state = next(states, None)
+            if state is None:
+                return
+            yield self._frame(state, seen)
+
+    def _frame(self, state: State, seen: View) -> Frame:
         vocabulary = self.tokenizer.vocabulary
+        given = (state.kind[0] != OPEN).tolist()
+        prompt = iter(seen.pieces)  # given slots are in the order of the text
         pieces: list[str | None] = []
-        for token in state.x[0].tolist():
-            special = token >= vocabulary.base or token == self.tokenizer.edge
-            pieces.append(None if token == vocabulary.mask else "" if special else self.filler.alphabet.pieces[token])
-        return Frame(float(state.t[0]), pieces, state.z[0].tolist(), (state.kind[0] != OPEN).tolist())
+        for token, is_given in zip(state.x[0].tolist(), given, strict=True):
+            if is_given:
+                pieces.append(next(prompt))
+            elif token == vocabulary.mask:
+                pieces.append(None)
+            else:
+                pieces.append(self.filler.alphabet.pieces[token] if token < vocabulary.base else "")
+        return Frame(float(state.t[0]), pieces, state.z[0].tolist(), given)
 
     def _fast(self) -> Any:
         """Half precision where the hardware is made for it."""

@@ -157,7 +157,7 @@ def without(*tokens: int) -> Restriction:
     """Some tokens made impossible."""
 
     def restrict(state: State, prediction: Prediction) -> Prediction:
-        columns = torch.tensor(tokens, device=prediction.log_score.device)
+        columns = torch.tensor(tokens, dtype=torch.long, device=prediction.log_score.device)
         return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
 
     return restrict
@@ -184,6 +184,11 @@ def clamp_prompt(start: State) -> Projection:
     """Prompt slots hold the tokens they started with."""
     is_prompt = start.kind != OPEN
     return lambda state: dataclasses.replace(state, x=torch.where(is_prompt, start.x, state.x))
+
+
+def stay(start: State) -> Projection:
+    """Slots hold the positions they started with."""
+    return lambda state: dataclasses.replace(state, z=start.z)
 
 
 def keep_prompt_order(state: State) -> State:

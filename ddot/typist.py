@@ -23,14 +23,17 @@ from ddot.tokens import Tokenizer, Vocabulary
 
 # After these a word follows without a space, and before these it ends without one.
 _OPENERS = set("([{“‘«¿¡/-–—@#$£€_\\")
-_CLOSERS = set(".,;:!?)]}%…”’»'\"-–—/°_")
+_CLOSERS = set(".,;:!?)]}%…”’»'\"-–—/°_،؛؟")
+_TIGHT = set("=+*<>&|~^`")  # of formulas and markup; what a user writes beside a blank, no word of prose begins so
 _MARKS = set(".,;:!?)]}%")  # never stand after a space in ordinary text
 _QUOTES = set("\"'")
+_LOOK_BACK = 2  # characters that tell an opening quote from a closing one
 # Parts of words that stand apart in tokenised text: "won 't", "Obama 's".
 _ENDINGS = {"'s", "'t", "n't", "'re", "'ve", "'ll", "'d", "'m", "’s", "’t", "’re", "’ve", "’ll", "’d", "’m"}
 
 # What may stand at the first slot of a blank, and at the others.
 FIRST_APART, FIRST_AFTER_WORD, FIRST_GLUED, LATER = range(4)
+_LEAST_SCORE = -1e30
 
 
 class Alphabet:
@@ -56,8 +59,12 @@ class Alphabet:
                 self.loose[row] = bare != piece and (bare[0] in _MARKS or bare.lower() in _ENDINGS)
                 self.closes[row] = bare == piece and bare[0] in _CLOSERS
                 self.word[row] = bare == piece and bare[0].isalnum()
-        if not self.begins.any() or not self.word.any():
+        if not (self.begins & ~self.loose).any() or not self.word.any():
             raise ValueError("the tokenizer has no tokens that begin a word with a space; it cannot fill blanks")
+
+    def spell(self, tokens: Int[np.ndarray, "n"]) -> str:
+        """The text of tokens, with the leading space of the first one if it has one."""
+        return "".join(self.pieces[token] for token in tokens.tolist())
 
     @cached_property
     def no_text(self) -> tuple[int, ...]:
@@ -85,9 +92,13 @@ def _is_marker(piece: str) -> bool:
 
 @dataclass(frozen=True)
 class View:
-    """What the network sees of a template: prompt tokens, after which of them each blank lies, how it may begin."""
+    """What the network sees of a template: prompt tokens, after which of them each blank lies, how it may begin.
+
+    `pieces` is what each prompt token stands for. A character of several tokens stands at the first of them.
+    """
 
     prompt: Prompt
+    pieces: tuple[str, ...]
     after: tuple[int, ...]
     first: tuple[int, ...]
 
@@ -99,22 +110,23 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
     text is whole or a part of a longer one.
     """
     marks = [tokenizer.edge if whole else tokenizer.vocabulary.sep for whole in (begins, ends)]
-    pieces = [np.array(marks[:1], np.int64)]
+    tokens, pieces = [marks[0]], [""]
     after, first = [], []
     for number, literal in enumerate(template.literals):
         text = " ".join(literal.split())
         if text:
-            apart = number == 0 or literal[0].isspace() or literal[0] not in _CLOSERS
-            pieces.append(tokenizer.encode(" " + text if apart else text))
+            text = text if number > 0 and closes(literal) else " " + text
+            tokens += tokenizer.encode(text).tolist()
+            pieces += [text[start:end] for start, end in pairwise([0, *tokenizer.ends(text)])]
         if number < len(template.blanks):
-            after.append(sum(map(len, pieces)) - 1)
+            after.append(len(tokens) - 1)
             first.append(_first_rule(literal))
-    tokens = np.concatenate([*pieces, marks[1:]]).astype(np.int64)
+    tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
     is_open = np.zeros(len(tokens) + 1, bool)
     is_open[np.array(after, np.int64) + 1] = True
     hint = np.array([hint_of(a, b) if located else UNKNOWN for a, b in pairwise(is_open.tolist())], np.int64)
-    example = Example(tokens, np.ones(len(tokens), bool), hint)
-    return View(Prompt(example, is_open), tuple(after), tuple(first))
+    example = Example(np.array(tokens, np.int64), np.ones(len(tokens), bool), hint)
+    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first))
 
 
 def _first_rule(before: str) -> int:
@@ -125,9 +137,22 @@ def _first_rule(before: str) -> int:
 
 def opens(before: str) -> bool:
     """Whether a word after this text follows without a space: it ends with an opening bracket, quote or hyphen."""
-    if before[-1] in _QUOTES:
-        return len(before) == 1 or before[-2].isspace() or before[-2] in _OPENERS
-    return before[-1] in _OPENERS
+    last = before[-1]
+    if last in _QUOTES:
+        return len(before) == 1 or before[-2].isspace() or before[-2] in _OPENERS | _TIGHT | {":"}
+    return last in _OPENERS or last in _TIGHT or _unspaced(last)
+
+
+def closes(after: str) -> bool:
+    """Whether a word before this text ends without a space: it begins with a mark, a closing quote or a hyphen."""
+    if after[0] == '"':
+        return not after[1:2].isalnum()
+    return after[0] in _CLOSERS or after[0] in _TIGHT or _unspaced(after[0])
+
+
+def _unspaced(character: str) -> bool:
+    """Chinese and Japanese set no spaces between words."""
+    return "\u3001" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or "\uff01" <= character <= "\uffef"
 
 
 def set_fill(raw: str, before: str, after: str) -> str:
@@ -137,8 +162,27 @@ def set_fill(raw: str, before: str, after: str) -> str:
         return ""
     at_border = not before or before[-1].isspace() or opens(before)
     lead = "" if at_border or (words[0] in _CLOSERS and raw[0] != " ") else " "
-    trail = "" if not after or after[0].isspace() or after[0] in _CLOSERS or opens(words) else " "
-    return lead + words + trail
+    at_border = not after or after[0].isspace() or closes(after) or opens((before + lead)[-1:] + words)
+    return lead + words + ("" if at_border else " ")
+
+
+def set_fills(template: Template, raw: Sequence[str]) -> list[str]:
+    """The fills of the first blanks as they stand in the text; what later blanks get is not known yet."""
+    fills: list[str] = []
+    before = ""
+    for number, each in enumerate(raw):
+        before = (before + template.literals[number])[-_LOOK_BACK:]
+        fills.append(set_fill(each, before, _following(template, raw, number)))
+        before = (before + fills[-1])[-_LOOK_BACK:]
+    return fills
+
+
+def _following(template: Template, raw: Sequence[str], number: int) -> str:
+    """The literal text right after a blank, empty blanks passed over; none where another fill comes first."""
+    for later in range(number + 1, len(template.blanks)):
+        if template.literals[later] or later >= len(raw) or raw[later].strip():
+            return template.literals[later]
+    return template.literals[-1]
 
 
 @dataclass(frozen=True)
@@ -177,7 +221,9 @@ class Pieces:
     def __call__(self, state: State, prediction: Prediction) -> Prediction:
         device = prediction.log_score.device
         allowed = self.allowed.to(device)[self.rule.to(device)[prediction.at]]
-        score = prediction.log_score.masked_fill(~allowed[:, : prediction.log_score.shape[1]], -torch.inf)
+        # What another restriction made impossible comes last: where it is all that may stand, it is taken.
+        score = prediction.log_score.clamp(min=_LEAST_SCORE)
+        score = score.masked_fill(~allowed[:, : score.shape[1]], -torch.inf)
         return Prediction(prediction.at, score, prediction.velocity)
 
 
@@ -198,34 +244,34 @@ class WithinWords:
         self, state: State, prediction: Prediction, s: float, u: Tensor, vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
         x = self.reveal(state, prediction, s, u, vocabulary)
-        if not self.spans:
-            return x
-        scores = prediction.log_score.cpu()
-        place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)
+        place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)  # of a slot among the scores
         for row, span in self.spans:
-            before, after = state.x[row, span.start : span.stop].tolist(), x[row, span.start : span.stop].tolist()
-            rows = place[row, span.start : span.stop].tolist()
-            kept = self._keep(before, after, [scores[r] for r in rows], span.blank, vocabulary.mask, last=s <= 0)
-            x[row, span.start : span.stop] = torch.tensor(kept, device=x.device)
+            here = slice(span.start, span.stop)
+            before, after = state.x[row, here].tolist(), x[row, here].tolist()
+            new = [i for i in range(1, len(before)) if before[i] == vocabulary.mask and after[i] != vocabulary.mask]
+            if new:
+                scores = prediction.log_score[place[row, here][new]].cpu()
+                kept = self._keep(before, after, dict(zip(new, scores, strict=True)), span.blank, vocabulary.mask, s)
+                x[row, here] = torch.tensor(kept, device=x.device)
         return x
 
     def _keep(
-        self, before: list[int], after: list[int], scores: list[Tensor], blank: Blank, mask: int, last: bool
+        self, before: list[int], after: list[int], scores: dict[int, Tensor], blank: Blank, mask: int, s: float
     ) -> list[int]:
+        """The tokens of a blank after the step, where `scores` has those of the newly revealed slots."""
         kept = list(after)
         words = 1 + sum(bool(self.begins[token]) for token in before[1:] if token != mask)
         masked = sum(token == mask for token in before[1:])
-        new = [i for i in range(1, len(before)) if before[i] == mask and after[i] != mask]
-        for i in sorted(new, key=lambda i: -float(scores[i][after[i]])):
-            for begins in (bool(self.begins[after[i]]), not self.begins[after[i]]):
-                too_many = blank.most is not None and words + begins > blank.most
-                if not too_many and words + begins + masked - 1 >= blank.least:
-                    break
-            if begins != self.begins[after[i]]:
-                if not last:
-                    kept[i] = mask
-                    continue
-                sort = self.begins == begins
-                kept[i] = int(torch.where(sort[: len(scores[i])], scores[i], -torch.inf).argmax())
+        for i in sorted(scores, key=lambda i: -float(scores[i][after[i]])):
+            wanted = bool(self.begins[after[i]])
+            too_many = blank.most is not None and words + wanted > blank.most
+            too_few = words + wanted + masked - 1 < blank.least
+            begins = wanted != (too_many or too_few)
+            if begins != wanted and s > 0:
+                kept[i] = mask
+                continue
+            if begins != wanted:
+                sort = self.begins[: len(scores[i])] == begins
+                kept[i] = int(torch.where(sort, scores[i], -torch.inf).argmax())
             words, masked = words + begins, masked - 1
         return kept

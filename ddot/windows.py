@@ -8,6 +8,7 @@ from ddot.tokens import Tokenizer
 
 SLOTS = 128  # the most the network is given at once
 _FOR_A_BLANK = 12  # slots set aside for a blank of unknown length
+_FOR_A_GAP = 3  # the same where every gap between words is a blank
 _CONTEXT = 40  # slots that are always left for text around the blanks
 _LOOK = 2_000  # characters on either side that are looked at
 TOKENS_A_WORD = 1.25
@@ -22,19 +23,19 @@ class Window:
     ends: bool
 
 
-def slots_for(blank: Blank) -> int:
-    """How many slots to set aside for a blank."""
-    return max(_FOR_A_BLANK, round(TOKENS_A_WORD * blank.least))
+def slots_for(blank: Blank, located: bool = True) -> int:
+    """How many slots to set aside for a blank. Most of those that a user did not place stay empty."""
+    return max(_FOR_A_BLANK if located else _FOR_A_GAP, round(TOKENS_A_WORD * blank.least))
 
 
-def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer) -> Window:
+def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer, located: bool = True) -> Window:
     """The next blanks of a template whose first ones are filled: as many as fit, in the text filled so far."""
     first = len(fills)
     whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
     before = whole[-_LOOK:]
-    last, used = first, slots_for(template.blanks[first])
-    while last + 1 < len(template.blanks):
-        more = len(tokenizer.encode(template.literals[last + 1])) + slots_for(template.blanks[last + 1])
+    last, used = first, slots_for(template.blanks[first], located)
+    while last + 1 < len(template.blanks) and len(template.literals[last + 1]) <= _LOOK:
+        more = len(tokenizer.encode(template.literals[last + 1])) + slots_for(template.blanks[last + 1], located)
         if used + more > SLOTS - _CONTEXT:
             break
         last, used = last + 1, used + more
@@ -56,12 +57,13 @@ def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer) -> Wi
 
 def tail(text: str, skip: int, tokenizer: Tokenizer) -> str:
     """The text without its first `skip` tokens and without a word cut in two."""
-    shorter = text[len(tokenizer.decode(tokenizer.encode(text)[:skip])) :]
-    return shorter[len(shorter) - len(shorter.split(maxsplit=1)[-1]) :] if len(shorter.split()) > 1 else shorter
+    shorter = text[tokenizer.ends(text)[skip - 1] :]
+    words = shorter.split(maxsplit=1)
+    return shorter[len(shorter) - len(words[-1]) :] if len(words) > 1 else shorter
 
 
 def head(text: str, keep: int, tokenizer: Tokenizer) -> str:
     """The first `keep` tokens of the text, without a word cut in two."""
-    shorter = text[: len(tokenizer.decode(tokenizer.encode(text)[:keep]))]
+    shorter = text[: tokenizer.ends(text)[keep - 1]] if keep else ""
     words = shorter.rsplit(maxsplit=1)
     return words[0] if len(words) > 1 else shorter

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.gaps import gap_of, keep_out_of_closed, told_open
+from ddot.gaps import gap_of, keep_in_gaps, keep_out_of_closed, told_open
 from ddot.records import AFTER, BEFORE, BOTH, GLUED, OPEN, UNKNOWN, State
 from ddot.sampling import keep_prompt_order
 
@@ -56,6 +56,19 @@ def test_nothing_ends_in_a_closed_gap_and_nothing_else_moves(row):
         if expected[gap_of(state.z, state.kind != OPEN)[0, slot]]:
             assert after.z[0, slot] == state.z[0, slot]
     assert torch.equal(keep_out_of_closed(is_open)(after).z, after.z)
+
+
+@given(rows, st.data())
+def test_slots_end_in_the_gaps_they_are_meant_for_and_prompts_stay(row, data):
+    state = keep_prompt_order(as_state(row))
+    is_prompt = state.kind != OPEN
+    gap = torch.tensor([[data.draw(st.integers(0, int(is_prompt.sum()))) for _ in row]])
+    after = keep_in_gaps(gap)(state)
+    assert torch.equal(after.z[is_prompt], state.z[is_prompt])
+    assert torch.equal(gap_of(after.z, is_prompt)[~is_prompt], gap[~is_prompt])
+    inside = ~is_prompt & (gap_of(state.z, is_prompt) == gap)
+    border = (state.z[..., None] == state.z[is_prompt]).any(-1)  # at a prompt slot's own place: just beside it
+    assert torch.equal(after.z[inside & ~border], state.z[inside & ~border])
 
 
 @given(rows)

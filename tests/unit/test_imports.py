@@ -15,7 +15,7 @@ TIERS = [
     "losses sampling gaps",
     "methods",
     "quantise prepare checkpoint distributed optimisers loader run samples progress start train convert package",
-    "filling typist windows blanks benchmarks metrics evaluate infill batch",
+    "filling typist windows likelihood blanks benchmarks metrics evaluate infill batch",
     "recipes tables labels tracks trace watch plots serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}

@@ -1,0 +1,226 @@
+"""The promise to users, for 10,000 random templates and networks that know nothing.
+
+Everything outside blanks comes back verbatim and in order, text appears only at blanks, bounds in words hold: for any
+weights, any seed, any way of sampling. Networks with random weights say the oddest things, so they are the best test.
+"""
+
+import math
+from dataclasses import dataclass
+
+import jaxtyping
+import pytest
+import torch
+
+from ddot.absorbing import CleanToken, ScoreEntropy
+from ddot.backbones.dit import DiTConfig
+from ddot.backbones.llama import LlamaConfig
+from ddot.chance import generator
+from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.infill import Model
+from ddot.template import Blank, Template, write
+from ddot.tokens import learn_bpe
+
+SENTENCES = [
+    "The ferry left the harbour at 7.40, half empty, and nobody waved.",
+    "Her brother's boat (the blue one) wasn't sold , they said !",
+    "A well-kept garden: roses, beans, two old chairs; quiet is the word.",
+    "Où est l'école? Das Mädchen weiß es nicht. 漢字 и слово",
+]
+TOKENIZER = learn_bpe(SENTENCES * 4, 420)
+V = TOKENIZER.vocabulary
+
+
+def trunk(width=16, blocks=0):
+    """Without blocks a slot is judged by itself: quick, and as odd as any."""
+    return LlamaConfig(width=width, blocks=blocks, heads=2, key_heads=1, inner_width=2 * width, vocabulary=V.rows)
+
+
+def bare(rooms):
+    return DenoiserConfig(trunk=trunk(), vocabulary=V, score=CleanToken(), predict_clean=True, rooms=rooms)
+
+
+SCORES = DenoiserConfig(  # the paper's own: scores, conditioned on the noise, no lengths
+    trunk=DiTConfig(width=16, blocks=1, heads=2, vocabulary=V.size, condition_width=8),
+    vocabulary=V,
+    score=ScoreEntropy(V.size),
+)
+# Name, network, what its weights are multiplied with, how many templates it gets.
+NETWORKS = [
+    ("whole", DenoiserConfig.extended(trunk(width=32, blocks=2), V), 1, 400),
+    ("whole, extreme", DenoiserConfig.extended(trunk(blocks=1), V), 20, 600),
+    ("bare", bare(rooms=True), 1, 1400),
+    ("bare, another", bare(rooms=True), 1, 1400),
+    ("extreme", bare(rooms=True), 20, 1400),
+    ("faint", bare(rooms=True), 0.01, 1400),
+    ("nothing but lengths", bare(rooms=True), 0, 1400),
+    ("no lengths", bare(rooms=False), 1, 700),
+    ("no lengths, extreme", bare(rooms=False), 20, 700),
+    ("scores", SCORES, 5, 600),
+]
+assert sum(count for *_, count in NETWORKS) == 10_000
+
+
+def network(number):
+    name, config, factor, _ = NETWORKS[number]
+    torch.manual_seed(number)
+    denoiser = Denoiser(config).eval()
+    with torch.no_grad():
+        for path, parameter in denoiser.named_parameters():
+            parameter.normal_(std=0.3 * (1 if path.startswith("room") and factor == 0 else factor))
+    return Model(denoiser, TOKENIZER, name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A template with the text that writes it, and how to fill it."""
+
+    source: str
+    template: Template
+    settings: dict
+
+
+TAME = [*"aZ7.,;:!?'\"()-–—/%$@#&*+=<>~^`|", "boat", "Harbour", "wasn't", "the", "é", "ß", "e\u0301", "漢字", "かな。"]
+TAME += [
+    "🙂",
+    "👩‍👩‍👧",
+    "שלום",
+    "مرحبا،",
+    "\u200f",
+    "\ufeff",
+    "\ufffd",
+    "\x00",
+    "\x1b[0m",
+    "<|endoftext|>",
+    "I’m",
+    "“",
+    "”",
+]
+SPACE = [" ", " ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n", "\u00a0", "\u3000", "\u2028", ""]
+AWKWARD = [
+    "_",
+    "__",
+    "___",
+    "\\",
+    "\\\\",
+    "{",
+    "}",
+    "{2}",
+    "\\{",
+    "<mask>",
+    "[MASK]",
+    "[blank]",
+    "<extra_id_3>",
+    "\\___",
+]
+NAMES = ["___", "_____", "<mask>", "[MASK]", "[blank]", "<extra_id_0>"]
+
+
+def pick(rng, options):
+    return options[int(rng.random() * len(options))]
+
+
+def random_literal(rng, pieces):
+    size = 300 if rng.random() < 0.004 else pick(rng, [0, 0, 1, 2, 4, 4, 8])  # 300: several windows
+    text = "".join(pick(rng, pieces) + pick(rng, SPACE) for _ in range(size))
+    # Spaces on either side, as most people write, or not.
+    return pick(rng, [" ", ""]) + text + pick(rng, [" ", "", ""])
+
+
+def random_blank(rng):
+    kind = rng.random()
+    if kind < 0.4:
+        return Blank()
+    least = int(rng.integers(20, 65)) if kind < 0.45 else pick(rng, [0, 1, 2, 3, 6])
+    return Blank(least, None if kind < 0.6 else min(64, least + pick(rng, [0, 0, 1, 4])))
+
+
+def written(template, rng):
+    """The template as somebody else than `write` would write it, with every name of a blank."""
+    text = template.literals[0]
+    for blank, literal in zip(template.blanks, template.literals[1:], strict=True):
+        most = "" if blank.most is None else blank.most
+        bounds = f"{{{blank.least}}}" if blank.least == blank.most else f"{{{blank.least},{most}}}"
+        text += pick(rng, NAMES) + bounds + literal
+    return text
+
+
+def random_case(rng):
+    settings = {
+        "seed": int(rng.integers(2**32)),
+        "steps": pick(rng, [1] * 16 + [2] * 3 + [4]),
+        "terminal": pick(rng, [None, None, None, "grid", "random"]),
+        "temperature": pick(rng, [0.0, 0.0, 0.02, 0.8, 10.0]),
+        "top_p": pick(rng, [1.0, 1.0, 0.5]),
+    }
+    if rng.random() < 0.1:
+        words = " ".join(pick(rng, [*TAME, *AWKWARD]) for _ in range(3)).split() or ["boat"]
+        apart = [" " + word for word in words[1:]]
+        template = Template(("", words[0], *apart, ""), (Blank(),) * (len(words) + 1))
+        return Case("\n ".join(words) + " ", template, {**settings, "free": True})
+    is_tame = rng.random() < 0.6
+    blanks = tuple(random_blank(rng) for _ in range(8 if rng.random() < 0.01 else pick(rng, [1, 1, 1, 1, 2, 2, 3])))
+    literals = tuple(random_literal(rng, TAME if is_tame else TAME + AWKWARD * 2) for _ in range(len(blanks) + 1))
+    if rng.random() < 0.05:
+        literals = tuple(pick(rng, ["", " ", "\n"]) for _ in literals)  # blanks only
+    template = Template(literals, blanks)
+    if rng.random() < 0.1:
+        kept = [rng.random() < 0.5 for _ in blanks]
+        words = ["  ".join(["kept"] * blank.least) + " " for blank in blanks]
+        settings["fills"] = [text if is_kept else None for text, is_kept in zip(words, kept, strict=True)]
+    if rng.random() < 0.015:
+        settings["n"] = 3
+    return Case(written(template, rng) if is_tame else write(template), template, settings)
+
+
+def broken_promises(case, found):
+    """What is wrong with the answers to a case; empty if nothing."""
+    n, locked = case.settings.get("n", 1), case.settings.get("fills") or [None] * len(case.template.blanks)
+    if not 1 <= len(found) <= n or len({each.text for each in found}) < len(found):
+        yield f"{len(found)} answers, {len({each.text for each in found})} different, {n} wanted"
+    if not all(math.isfinite(each.score) and each.score <= 0 for each in found):
+        yield "a score that is no log-chance"
+    if [each.score for each in found] != sorted((each.score for each in found), reverse=True):
+        yield "answers out of order"
+    for each in found:
+        if len(each.fills) != len(case.template.blanks):
+            yield f"{len(each.fills)} fills"
+            continue
+        rest = each.text
+        for literal, fill in zip(case.template.literals, [*each.fills, ""], strict=True):
+            if not rest.startswith(literal + fill):
+                yield f"literal text was lost: {literal!r} and {fill!r} do not begin {rest[:80]!r}"
+                break
+            rest = rest[len(literal + fill) :]
+        else:
+            if rest:
+                yield f"text beyond the end: {rest!r}"
+        for fill, blank, kept in zip(each.fills, case.template.blanks, locked, strict=True):
+            words = len(fill.split())
+            if words < blank.least or (blank.most is not None and words > blank.most):
+                yield f"{blank} words wanted, {words} in {fill!r}"
+            if kept is not None and fill != kept:
+                yield f"a locked fill became {fill!r}"
+            if kept is None and (not fill.isprintable() or "\ufffd" in fill or "<|" in fill or "  " in fill):
+                yield f"a fill that is no plain text: {fill!r}"
+
+
+PARTS = 2  # of each network's templates, so that workers share them evenly
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("number", range(len(NETWORKS)), ids=[name for name, *_ in NETWORKS])
+def test_promises_are_kept(number, part):
+    model = network(number)
+    rng = generator(1000 * part + number)
+    broken = []
+    checked = jaxtyping.config.jaxtyping_disable
+    try:
+        for turn in range(NETWORKS[number][-1] // PARTS):
+            # Shapes and types are checked in some; in all it would take three times as long.
+            jaxtyping.config.update("jaxtyping_disable", checked or turn % 25 > 0)
+            case = random_case(rng)
+            broken += [(case, wrong) for wrong in broken_promises(case, model.infill(case.source, **case.settings))]
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", checked)
+    assert not broken, f"{len(broken)} broken promises, the first: {broken[0]}"
