@@ -24,6 +24,7 @@ from ddot.sampling import (
     clamp_prompt,
     read_out,
     reverse,
+    stay,
     time_grid,
     without,
     without_echo,
@@ -71,11 +72,7 @@ class FixedLength:
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
         start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
-
-        def stay(state: State) -> State:
-            return State(x=state.x, z=start.z, kind=state.kind, room=state.room, t=state.t)
-
-        kept = (clamp_prompt(start), stay, *self.projections)
+        kept = (clamp_prompt(start), stay(start), *self.projections)
         v = model.vocabulary
         words_only = (without(v.pad, v.sep), without_echo(v), *self.restrictions)
         return reverse(model, start, time_grid(steps), v, keys, self.reveal, kept, words_only)

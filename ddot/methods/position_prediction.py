@@ -1,0 +1,94 @@
+"""Position prediction (PoP), a baseline of the paper: where every slot goes is predicted once, from the prompt alone,
+and tokens are then denoised at these positions, which stay.
+
+The paper has a network for either part; here one network does both with its two heads. Positions: one look at t = 1,
+where all but the prompt is masked. Tokens: plain masked diffusion at the positions predicted, in training as in
+sampling. (At the true positions words lie evenly and pads between them, which tells words from pads for nothing; it is
+not so at predicted ones.) Nothing keeps the prompt in order unless a projection is passed.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int, UInt64
+
+from ddot.coupling import Coupling, couple
+from ddot.denoiser import Denoiser
+from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
+from ddot.methods.ddot import DDOT
+from ddot.positions import Terminal, grid_terminal
+from ddot.records import PROMPT, Example, Slots, State, to_device
+from ddot.sampling import Leap, Projection, Restriction, Reveal, clamp_prompt, read_out, reverse, stay, time_grid
+from ddot.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class PositionPrediction:
+    terminal: Terminal = grid_terminal
+    couple: Coupling = couple
+    position_weight: PositionWeight = equal_weight
+    reveal: Reveal = field(default_factory=Leap)
+    projections: tuple[Projection, ...] = ()  # of the predicted positions
+    restrictions: tuple[Restriction, ...] = ()
+
+    def prepare(
+        self,
+        examples: Sequence[Example],
+        L: int,
+        t: Float32[np.ndarray, "B"],
+        keys: UInt64[np.ndarray, "B"],
+        vocabulary: Vocabulary,
+    ) -> Slots:
+        """As DDOT's: terminal positions, and the clean position each is coupled to."""
+        return DDOT(self.terminal, self.couple).prepare(examples, L, t, keys, vocabulary)
+
+    def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
+        """Eq. Lpos at t = 1 (the first look), and eq. token-loss at time t at the positions predicted there."""
+        first = fully_masked(slots, model.vocabulary.mask)
+        _, velocity = model.read(first)
+        weight = self.position_weight(first.t, slots.u.shape[1])
+        position = position_loss(velocity, slots.z_0, slots.z_T, weight)
+        z = (slots.z_T + velocity).detach()
+        tokens = denoising_losses(model, dataclasses.replace(slots, z_0=z, z_T=z), position_factor=0.0)
+        return dataclasses.replace(
+            tokens, total=total_loss(tokens.total, position, position_factor), position=position.detach()
+        )
+
+    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+        """What the first look sees: prompt tokens and [mask]s at the terminal positions."""
+        return DDOT(self.terminal).start(prompts, L, keys, vocabulary)
+
+    @torch.no_grad()
+    def placed(self, model: Denoiser, start: State) -> State:
+        """The same slots at the positions predicted for them."""
+        state = dataclasses.replace(start, z=start.z + model.read(start)[1])
+        for project in self.projections:
+            state = project(state)
+        return state
+
+    def sample(
+        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
+    ) -> Iterator[State]:
+        """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 looks in all."""
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
+        start = self.placed(model, start)
+        kept = (clamp_prompt(start), stay(start))
+        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
+
+    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
+        """The tokens of each row in reading order."""
+        return read_out(state, vocabulary)
+
+
+def fully_masked(slots: Slots, mask: int) -> State:
+    """The slots at t = 1: nothing but the prompt is seen, at the terminal positions."""
+    return State(
+        x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
+        z=slots.z_T,
+        kind=slots.told,
+        room=slots.room,
+        t=torch.ones_like(slots.t),
+    )

@@ -1,0 +1,94 @@
+"""The baselines through the one training loop: tiny networks learn eight sentences by heart and write them anew."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddot.absorbing import CleanToken
+from ddot.backbones.llama import LlamaConfig
+from ddot.chance import row_keys
+from ddot.checkpoint import load_model
+from ddot.denoiser import DenoiserConfig
+from ddot.loader import Plan, with_edges
+from ddot.losses import TokenUnitWeight
+from ddot.masking import Block, Independent, Mix
+from ddot.methods.left_context import LeftContext
+from ddot.methods.position_prediction import PositionPrediction
+from ddot.records import Example
+from ddot.run import Data, Run, Training
+from ddot.sampling import MostCertainFirst
+from ddot.train import train
+
+SENTENCES = [
+    "my cousin collects old stamps from distant islands",
+    "snow melts",
+    "we heard the bells long before the village",
+    "her bicycle needs new brakes",
+    "someone left an umbrella under my desk",
+    "three foxes crossed our garden yesterday",
+    "bring back those library books",
+    "uncle never learned how to whistle",
+]
+L = 12
+ROWS = 48
+
+
+def network(vocabulary):
+    trunk = LlamaConfig(width=64, blocks=3, heads=4, key_heads=2, inner_width=176, vocabulary=vocabulary.rows)
+    score = CleanToken(elbo=False)
+    return DenoiserConfig(trunk, vocabulary, score, time=True, surroundings=True, predict_clean=True)
+
+
+def run(method, steps, texts):
+    mask = Mix((2.0, Block(8)), (1.0, Independent(0.3, 0.9)))
+    return Run(
+        name="eight sentences",
+        network=network,
+        data=Data(texts=(str(texts),), tokens=1024),  # every word is one token
+        plans=(Plan(method, mask, lengths=(L,)),),
+        training=Training(
+            steps=steps,
+            slots=ROWS * L,
+            rate=3e-3,
+            matrix_rate=1e-2,
+            warmup=50,
+            decay=0.6,
+            average=0.0,
+            position_factor=0.2,
+            save_every=steps,
+        ),
+    )
+
+
+def every_blank(tokenizer):
+    """Each sentence with each span of up to five words missing, as long as two words are left to know it by."""
+    for sentence in SENTENCES:
+        tokens = tokenizer.encode(" " + sentence)
+        for start in range(len(tokens)):
+            for length in range(min(5, len(tokens) - start) + 1):
+                is_prompt = np.ones(len(tokens), bool)
+                is_prompt[start : start + length] = False
+                if is_prompt.sum() >= 2:
+                    yield Example(*with_edges(tokens, is_prompt, True, True, tokenizer))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "steps", "bar"),
+    [
+        (LeftContext(reveal=MostCertainFirst()), 120, 0.8),
+        (PositionPrediction(position_weight=TokenUnitWeight(), reveal=MostCertainFirst()), 300, 0.5),
+    ],
+    ids=["left context", "position prediction"],
+)
+def test_a_tiny_baseline_learns_eight_sentences_and_infills_them(method, steps, bar, tmp_path):
+    texts = tmp_path / "sentences.txt"
+    texts.write_text("\n".join(SENTENCES))
+    train(run(method, steps, texts), tmp_path / "run")
+    model, tokenizer = load_model(tmp_path / "run")
+    prompts = list(every_blank(tokenizer))
+    with torch.no_grad():
+        *_, last = method.sample(model, prompts, L, 16, row_keys(1, len(prompts)))
+    found = [text.tolist() for text in method.texts(last, model.vocabulary)]
+    right = np.mean([text == prompt.tokens.tolist() for text, prompt in zip(found, prompts, strict=True)])
+    assert right >= bar, f"{right:.2f} of {len(prompts)} blanks filled with the one text that fits"
