@@ -4,11 +4,10 @@ Rows are appended to a JSONL file as they are done; a row that is there already 
 """
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,12 @@ import torch
 from ddot.annealing import greedy
 from ddot.benchmarks import Item, WordPrompt, read_items, word_prompt
 from ddot.chance import row_keys
+from ddot.checkout import commit
 from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
+from ddot.methods.left_context import LeftContext
+from ddot.methods.method import Method
+from ddot.methods.position_prediction import PositionPrediction
 from ddot.metrics import score
 from ddot.positions import grid_terminal, random_terminal
 from ddot.sampling import Leap
@@ -52,11 +55,15 @@ class GuessedLength:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of filling, under the name its rows carry. `tell` gives the network the lengths of gaps beforehand."""
+    """A way of filling, under the name its rows carry. `tell` gives the network the lengths of gaps beforehand.
+
+    With a `method` of its own the whole text is read as it comes out: nothing makes sure that it holds the prompt.
+    """
 
     name: str
-    settings: Settings
+    settings: Settings = field(default_factory=Settings)
     tell: Callable[[WordPrompt], Prompt] | None = None
+    method: Method | None = None
 
 
 def ways() -> dict[str, Way]:
@@ -66,6 +73,7 @@ def ways() -> dict[str, Way]:
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is
     planned            what `ddot infill` does: planned lengths, slots that stay where they belong
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
+    lc, pop            the paper's baselines, for models trained so
     """
     still = Settings(still=True)
     made = [
@@ -76,6 +84,8 @@ def ways() -> dict[str, Way]:
         Way("planned", Settings(choose_length=mean_length, still=True)),
         Way("fixed-guessed", still, GuessedLength()),
         Way("fixed-oracle", still, _told_true_lengths),
+        Way("lc", method=LeftContext()),
+        Way("pop", method=PositionPrediction()),
     ]
     return {way.name: way for way in made}
 
@@ -104,11 +114,18 @@ def generate(
 
     def run(rows: list[int]) -> None:
         some = [told[i] for i in rows]
-        settings = replace(way.settings, steps=steps, slots=max(map(_width, some)))
+        L = max(map(_width, some))
         with torch.inference_mode(), _fast(model.denoiser):
-            *_, last = fill(model.denoiser, some, keys[rows], settings)
-        for i, gaps in zip(rows, gap_tokens(last, some, model.denoiser.vocabulary), strict=True):
-            found[i] = prompts[i].words(gaps, model.tokenizer)
+            if way.method is None:
+                *_, last = fill(model.denoiser, some, keys[rows], replace(way.settings, steps=steps, slots=L))
+            else:
+                *_, last = way.method.sample(model.denoiser, [each.example for each in some], L, steps, keys[rows])
+        if way.method is None:
+            for i, gaps in zip(rows, gap_tokens(last, some, model.denoiser.vocabulary), strict=True):
+                found[i] = prompts[i].words(gaps, model.tokenizer)
+        else:
+            for i, text in zip(rows, way.method.texts(last, model.denoiser.vocabulary), strict=True):
+                found[i] = model.tokenizer.decode(text[text != model.tokenizer.edge]).split()
 
     start = time.monotonic()
     with ThreadPoolExecutor(model.threads) as pool:
@@ -163,7 +180,7 @@ def evaluate(
         else:
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
         row |= score(items, texts, metrics)
-        row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": _commit()}
+        row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": commit()}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):
                 said = {"id": item.id, "method": method, "task": task, "steps": K, "text": " ".join(text)}
@@ -180,10 +197,3 @@ def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
 def _device(denoiser: Denoiser) -> str:
     device = next(denoiser.parameters()).device
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _commit() -> str | None:
-    asked = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
-    )
-    return asked.stdout.strip() or None

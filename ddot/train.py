@@ -1,8 +1,6 @@
 """The training loop. Names no method: a run's plans bring theirs. Reads top to bottom in `train`."""
 
 import dataclasses
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ddot import __version__
+from ddot.checkout import commit
 from ddot.checkpoint import (
     check_room,
     check_weights,
@@ -239,7 +238,7 @@ def describe(run: Run, step: int, seconds: float, figures: dict[str, Any]) -> di
         "start": run.start,
         "plans": [repr(plan) for plan in run.plans],
         "figures": figures,
-        "versions": {"ddot": __version__, "torch": torch.__version__, "commit": _commit()},
+        "versions": {"ddot": __version__, "torch": torch.__version__, "commit": commit()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -262,12 +261,3 @@ def _writer(
 
 def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def _commit() -> str | None:
-    """The commit of this checkout, where it is one."""
-    root = Path(__file__).parents[1]
-    if not (root / ".git").exists() or shutil.which("git") is None:
-        return None
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=root)
-    return found.stdout.strip() or None
