@@ -23,7 +23,11 @@ from ddot.chance import row_keys
 from ddot.denoiser import Denoiser
 from ddot.filling import roomy
 from ddot.infill import Model, load
+from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.left_context import LeftContext
+from ddot.methods.method import Method
+from ddot.methods.position_prediction import PositionPrediction
 from ddot.records import Prediction, State
 from ddot.template import parse
 from ddot.typist import lay_out, view
@@ -64,9 +68,11 @@ def measure(model: str | Path | None = None, steps: int = STEPS, rounds: int = 3
         ),
         "ddot infill, as shipped": lambda text: _one(fast, text, steps),
         "as shipped, 8 steps": lambda text: _one(fast, text, 8),
-        "DDOT-U, slots move": lambda text: _one(fast, text, steps, "grid"),
-        "DDOT-R, slots move": lambda text: _one(fast, text, steps, "random"),
+        "as shipped, slots move": lambda text: _one(fast, text, steps, "grid"),
         "fixed length, told": lambda text: _told(fast, text, steps),
+        "DDOT-U as in the paper, 64 slots": lambda text: _method(fast, DDOT(), text, steps),
+        "PoP, 64 slots": lambda text: _method(fast, PositionPrediction(), text, steps),
+        "LC, 64 + 64 slots": lambda text: _method(fast, LeftContext(), text, steps),
         "left to right, same trunk, cached": lambda text: _left_to_right(fast, text),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -102,6 +108,12 @@ def _plain(model: Model, text: str, steps: int) -> None:
     template, seen, lengths = _lengths(model, text)
     prompt, _ = lay_out(seen, template.blanks, lengths)
     for _ in FixedLength().sample(Everywhere(model.denoiser), [prompt.example], roomy(0), steps, row_keys(0, 1)):  # type: ignore[arg-type]
+        pass
+
+
+def _method(model: Model, method: Method, text: str, steps: int) -> None:
+    prompt = view(parse(text), model.tokenizer, located=False).prompt
+    for _ in method.sample(model.denoiser, [prompt.example], roomy(0), steps, row_keys(0, 1)):
         pass
 
 
