@@ -86,6 +86,8 @@ class Filler:
 
     def __init__(self, model: Denoiser, tokenizer: Tokenizer):
         self.model, self.tokenizer, self.alphabet = model, tokenizer, Alphabet(tokenizer)
+        self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
+        self._no_loose_marks = without(*self.alphabet.loose_marks)
 
     def fill(
         self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool = False
@@ -142,7 +144,7 @@ class Filler:
 
         Told the lengths where the network can use them, otherwise [pad]s decide how many words there are.
         """
-        prompt, slots = view.prompt, min(max(SLOTS, len(view.prompt)), roomy(len(view.prompt)))
+        prompt, slots = view.prompt, min(max(SLOTS, len(view.prompt)), roomy(len(view.prompt), self.model.config.slots))
         if lengths is not None:
             prompt, slots = lay_out(view, blanks, lengths)[0], len(view.prompt) + sum(lengths)
         settings = Settings(
@@ -150,7 +152,7 @@ class Filler:
             slots=slots,
             terminal=TERMINALS[choice.terminal or "grid"],
             reveal=Leap(choice.anneal) if lengths is None else MostCertainFirst(choice.anneal),
-            restrictions=(without(*self.alphabet.no_text, self.model.vocabulary.sep), *self._form(view)),
+            restrictions=(self._text_only, *self._form(view)),
         )
         return fill(self.model, [prompt], key, settings)
 
@@ -206,14 +208,14 @@ class Filler:
 
     def _form(self, view: View) -> tuple[Restriction, ...]:
         """Marks stand apart from words only in texts that are written so themselves."""
-        return () if self.alphabet.loose[view.prompt.example.tokens].any() else (without(*self.alphabet.loose_marks),)
+        return () if self.alphabet.loose[view.prompt.example.tokens].any() else (self._no_loose_marks,)
 
     def length_chances(self, view: View) -> Float[Tensor, "n classes"] | None:
         """The chances of each length class of the gap after each prompt token; None if the network cannot tell."""
         if self.model.room_head is None:
             return None
         nobody = np.zeros(1, np.uint64)  # a grid start needs no chance
-        return length_chances(self.model, [view.prompt], nobody, roomy(len(view.prompt)))[0]
+        return length_chances(self.model, [view.prompt], nobody, roomy(len(view.prompt), self.model.config.slots))[0]
 
     def lengths(
         self,

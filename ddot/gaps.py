@@ -5,6 +5,7 @@ A row with n prompt slots has n + 1 gaps: gap g lies after g prompt slots. Knows
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -72,16 +73,16 @@ def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Callable[[State], State]:
 
     Prompt slots must be in order and apart (`keep_prompt_order` first).
     """
+    return partial(_keep_in_gaps, gap)
 
-    def project(state: State) -> State:
-        is_prompt = state.kind != OPEN
-        borders = _prompt_positions(state.z, is_prompt)
-        inf = torch.full_like(state.z, torch.inf)
-        low = torch.nextafter(borders.gather(1, gap), inf)
-        high = torch.nextafter(borders.gather(1, gap + 1), -inf)
-        return dataclasses.replace(state, z=torch.where(is_prompt, state.z, state.z.clamp(low, high)))
 
-    return project
+def _keep_in_gaps(gap: Int[Tensor, "B L"], state: State) -> State:
+    is_prompt = state.kind != OPEN
+    borders = _prompt_positions(state.z, is_prompt)
+    inf = torch.full_like(state.z, torch.inf)
+    low = torch.nextafter(borders.gather(1, gap), inf)
+    high = torch.nextafter(borders.gather(1, gap + 1), -inf)
+    return dataclasses.replace(state, z=torch.where(is_prompt, state.z, state.z.clamp(low, high)))
 
 
 def _prompt_positions(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Float[Tensor, "B borders"]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +92,12 @@ class Model:
         if fills is not None and not isinstance(text, str):
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
         templates = [self.template(each, free) for each in ([text] if isinstance(text, str) else text)]
-
-        def alternatives(template: Template) -> list[Infill]:
-            return self._alternatives(template, fills, n, seed, choice, not free)
-
-        threads = min(self.threads, len(templates))
-        if threads > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                found = list(pool.map(alternatives, templates))
+        fill = partial(self._alternatives, fills=fills, n=n, seed=seed, choice=choice, located=not free)
+        if min(self.threads, len(templates)) > 1:
+            with ThreadPoolExecutor(self.threads) as pool:
+                found = list(pool.map(fill, templates))
         else:
-            found = list(map(alternatives, templates))
+            found = list(map(fill, templates))
         return found[0] if isinstance(text, str) else found
 
     def template(self, text: str, free: bool = False) -> Template:

@@ -6,6 +6,7 @@ Every random number comes from the row's own key, so a row gives the same result
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
@@ -155,29 +156,29 @@ def reverse(
 
 def without(*tokens: int) -> Restriction:
     """Some tokens made impossible."""
+    return partial(_without, tokens)
 
-    def restrict(state: State, prediction: Prediction) -> Prediction:
-        columns = torch.tensor(tokens, dtype=torch.long, device=prediction.log_score.device)
-        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
 
-    return restrict
+def _without(tokens: tuple[int, ...], state: State, prediction: Prediction) -> Prediction:
+    columns = torch.tensor(tokens, dtype=torch.long, device=prediction.log_score.device)
+    return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
 
 
 def without_echo(vocabulary: Vocabulary) -> Restriction:
     """A token made impossible right beside the same token ("the the")."""
+    return partial(_without_echo, vocabulary)
 
-    def restrict(state: State, prediction: Prediction) -> Prediction:
-        order = state.z.argsort(dim=-1, stable=True)
-        row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
-        score = prediction.log_score.clone()
-        for neighbour in (row[:, :-2], row[:, 2:]):
-            token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
-            # A masked neighbour, or a pad, forbids nothing.
-            keep = (token == vocabulary.mask) | (token == vocabulary.pad)
-            score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
-        return dataclasses.replace(prediction, log_score=score)
 
-    return restrict
+def _without_echo(vocabulary: Vocabulary, state: State, prediction: Prediction) -> Prediction:
+    order = state.z.argsort(dim=-1, stable=True)
+    row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
+    score = prediction.log_score.clone()
+    for neighbour in (row[:, :-2], row[:, 2:]):
+        token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
+        # A masked neighbour, or a pad, forbids nothing.
+        keep = (token == vocabulary.mask) | (token == vocabulary.pad)
+        score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
+    return dataclasses.replace(prediction, log_score=score)
 
 
 def clamp_prompt(start: State) -> Projection:
@@ -198,12 +199,12 @@ def keep_prompt_order(state: State) -> State:
 
 def keep_word_order(vocabulary: Vocabulary) -> Projection:
     """Open slots that hold a word keep the order they started in, as the coupling's paths do."""
+    return partial(_keep_word_order, vocabulary)
 
-    def project(state: State) -> State:
-        words = (state.kind == OPEN) & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
-        return dataclasses.replace(state, z=sort_within(state.z, words))
 
-    return project
+def _keep_word_order(vocabulary: Vocabulary, state: State) -> State:
+    words = (state.kind == OPEN) & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
+    return dataclasses.replace(state, z=sort_within(state.z, words))
 
 
 def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: float = 0.0) -> Float[Tensor, "B L"]:
