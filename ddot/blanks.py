@@ -34,7 +34,7 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.positions import Terminal, grid_terminal, random_terminal
 from ddot.records import OPEN, State
-from ddot.sampling import Leap, MostCertainFirst, Restriction, keep_prompt_order, keep_word_order, without
+from ddot.sampling import Leap, MostCertainFirst, Restriction, keep_prompt_order, keep_word_order, without, without_echo
 from ddot.template import Blank
 from ddot.tokens import Tokenizer
 from ddot.typist import Alphabet, Pieces, Span, View, WithinWords, lay_out
@@ -48,8 +48,10 @@ _BREVITY = 10.0
 
 @dataclass(frozen=True)
 class Choice:
-    """How to fill. Without `terminal` lengths are planned first and slots stay where they belong; with one, slots
-    start there and move, and the diffusion decides lengths (DDOT-U: grid, DDOT-R: random)."""
+    """How to fill. Without `terminal` slots stay where they belong; with one, they start there and move.
+
+    Lengths are planned first where the network can say them; otherwise slots always move and [pad]s decide.
+    """
 
     steps: int = STEPS
     temperature: float = 0.0
@@ -119,12 +121,8 @@ class Filler:
         choice: Choice,
     ) -> tuple[Sequence[int] | None, Iterator[State]]:
         """(the lengths of blanks, None where they are whatever is found; the states)."""
-        is_bounded = any(blank.bounded for blank in blanks)
-        if planned is None or (choice.terminal is not None and not is_bounded):
-            states = self.moving(view, blanks, planned, key, choice)
-            if not is_bounded:
-                return None, states
-            seen = list(states)
+        if planned is None:
+            seen = list(self.moving(view, key, choice))
             found = self._found(view, blanks, None, seen[-1])
             if all(blank.holds(self.alphabet.spell(tokens)) for blank, tokens in zip(blanks, found, strict=True)):
                 return None, iter(seen)
@@ -132,29 +130,16 @@ class Filler:
         way = self.still if choice.terminal is None else self.moving_in_gaps
         return planned, way(view, blanks, planned, key, choice)
 
-    def moving(
-        self,
-        view: View,
-        blanks: Sequence[Blank],
-        lengths: Sequence[int] | None,
-        key: UInt64[np.ndarray, "1"],
-        choice: Choice,
-    ) -> Iterator[State]:
-        """The states of slots that start on a grid or at random places and find theirs, in any blank.
-
-        Told the lengths where the network can use them, otherwise [pad]s decide how many words there are.
-        """
-        prompt, slots = view.prompt, min(max(SLOTS, len(view.prompt)), roomy(len(view.prompt), self.model.config.slots))
-        if lengths is not None:
-            prompt, slots = lay_out(view, blanks, lengths)[0], len(view.prompt) + sum(lengths)
+    def moving(self, view: View, key: UInt64[np.ndarray, "1"], choice: Choice) -> Iterator[State]:
+        """The states of slots that find their places in any blank; [pad]s decide how many words there are."""
         settings = Settings(
             steps=choice.steps,
-            slots=slots,
+            slots=min(max(SLOTS, len(view.prompt)), roomy(len(view.prompt), self.model.config.slots)),
             terminal=TERMINALS[choice.terminal or "grid"],
-            reveal=Leap(choice.anneal) if lengths is None else MostCertainFirst(choice.anneal),
+            reveal=Leap(choice.anneal),
             restrictions=(self._text_only, *self._form(view)),
         )
-        return fill(self.model, [prompt], key, settings)
+        return fill(self.model, [view.prompt], key, settings)
 
     def moving_in_gaps(
         self,
@@ -181,6 +166,7 @@ class Filler:
             projections=(keep_prompt_order, keep_in_gaps(gap.to(self.device)), keep_word_order(vocabulary)),
             restrictions=(
                 without(vocabulary.pad, vocabulary.sep),
+                without_echo(vocabulary),
                 Pieces(self.alphabet, [spans], ends[-1]),
                 *self._form(view),
             ),
