@@ -39,6 +39,7 @@ class DenoiserConfig:
     time: bool = False  # a time embedding; for trunks that are not conditioned on σ themselves
     surroundings: bool = False  # distances to the prompt tokens on either side
     rooms: bool = False  # gap lengths: an embedding of told ones, a head for untold ones
+    slots: int = 64  # L while lengths are unknown: the usual one of training
 
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":

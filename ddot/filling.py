@@ -100,9 +100,13 @@ def fill(
     return method.sample(model, examples, L, settings.steps, keys)
 
 
-def roomy(prompt: int) -> int:
-    """How many slots to look at a prompt of so many tokens with, while lengths are unknown."""
-    return max(64, 16 * -(-(prompt + 16) // 16))
+def roomy(prompt: int, usual: int = 64) -> int:
+    """How many slots to look at a prompt of so many tokens with, while lengths are unknown; `usual` is the network's.
+
+    At least a quarter of the usual number is left for words, in steps of that quarter.
+    """
+    quarter = max(1, usual // 4)
+    return max(usual, quarter * -(-(prompt + quarter) // quarter))
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """Ready runs. A recipe is a function that returns the whole configuration; `--set a.b=value` changes a part of it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ddot.absorbing import ScoreEntropy
@@ -24,12 +25,13 @@ ALL_MASKS = Mix(
 
 def toy() -> Run:
     """A tiny model on the sentences that ship with the project: CPU, under a minute."""
+    L = 12
 
     def network(vocabulary: Vocabulary) -> DenoiserConfig:
         trunk = LlamaConfig(
-            width=96, blocks=3, heads=4, key_heads=2, inner_width=256, vocabulary=vocabulary.rows, rotary_base=1000.0
+            width=96, blocks=2, heads=4, key_heads=2, inner_width=256, vocabulary=vocabulary.rows, rotary_base=1000.0
         )
-        return DenoiserConfig.extended(trunk, vocabulary)
+        return replace(DenoiserConfig.extended(trunk, vocabulary), slots=L)
 
     method = DDOT(terminal=random_terminal, position_weight=TokenUnitWeight(), room_factor=0.1)
     masks = Mix((3.0, Block(6)), (1.0, Blocks(2, 3)), (1.0, Keywords(1, 4)))
@@ -38,18 +40,19 @@ def toy() -> Run:
         network=network,
         # 1024 tokens: every word of these sentences is one.
         data=Data(texts=(str(Path(__file__).parent / "data" / "toy.txt"),), tokens=1024),
-        plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(12,), full_noise=0.2),),
+        plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(L,), full_noise=0.2),),
         training=Training(
-            steps=500,
-            slots=480,
+            steps=360,
+            slots=720,
             rate=3e-3,
-            matrix_rate=3e-3,
-            warmup=50,
-            decay=0.5,
+            matrix_rate=4e-3,
+            betas=(0.9, 0.98),
+            warmup=20,
+            decay=0.3,
             average=0.99,
             position_factor=0.02,
-            log_every=25,
-            save_every=250,
+            log_every=20,
+            save_every=180,
         ),
     )
 

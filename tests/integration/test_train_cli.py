@@ -17,6 +17,7 @@ from tiny import Command, ddot
 from tiny import options as tiny_options
 
 from ddot.checkpoint import complete_steps, load_model, load_tensors
+from ddot.infill import load
 from ddot.recipes import RECIPES
 from ddot.tokens import learn_bpe
 
@@ -248,3 +249,24 @@ def test_the_shipped_text_is_plain_and_short():
     tokenizer = learn_bpe(lines, RECIPES["toy"]().data.tokens)
     assert len(set(lines)) == len(lines) >= 20
     assert max(len(tokenizer.encode(" " + line)) for line in lines) <= RECIPES["toy"]().plans[0].lengths[0] - 2
+
+
+def blanks():
+    """(text with ___, the text) for every run of one to five words that only one of the shipped sentences fits."""
+    texts = [line.split() for line in Path(RECIPES["toy"]().data.texts[0]).read_text().splitlines()]
+    for words in texts:
+        for start in range(len(words)):
+            for stop in range(start + 1, min(start + 5, len(words)) + 1):
+                head, tail = words[:start], words[stop:]
+                fitting = [t for t in texts if t[:start] == head and t[len(t) - len(tail) :] == tail]
+                if len(head) + len(tail) >= 2 and len(fitting) == 1:
+                    yield " ".join([*head, "___", *tail]), " ".join(words)
+
+
+@pytest.mark.slow
+def test_the_toy_model_fills_blanks_in_the_sentences_it_has_seen(tmp_path):
+    assert ddot(tmp_path, "train", "toy", "--output", str(tmp_path / "run")).status == 0
+    model = load(str(tmp_path / "run"))
+    chosen = list(blanks())[::8]
+    right = [model.infill(prompt)[0].text == text for prompt, text in chosen]
+    assert sum(right) >= 0.55 * len(right), f"{sum(right)} of {len(right)} blanks filled with the one text that fits"

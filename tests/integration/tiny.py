@@ -46,7 +46,7 @@ class Command:
         self.process = _server().Process(target=_run, args=(arguments, largest_file, *map(str, self.files)))
         self.process.start()
 
-    def result(self, timeout: float = 60) -> Finished:
+    def result(self, timeout: float = 300) -> Finished:
         self.process.join(timeout)
         assert self.process.exitcode is not None, "the command did not end: " + self.files[1].read_text()
         return Finished(self.process.exitcode, *(file.read_text() for file in self.files))
