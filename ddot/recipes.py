@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ddot.absorbing import ScoreEntropy
@@ -14,6 +15,9 @@ from ddot.losses import TokenUnitWeight
 from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.left_context import LeftContext
+from ddot.methods.method import Method
+from ddot.methods.position_prediction import PositionPrediction
 from ddot.positions import random_terminal
 from ddot.run import Data, Run, Training
 from ddot.tokens import Vocabulary
@@ -112,6 +116,33 @@ def smollm2() -> Run:
     )
 
 
+def _compared(name: str, method: Method) -> Run:
+    """A method on the same trunk, data, batch and minutes as the others: the paper's free task, both kinds of mask."""
+    base = smollm2()
+    masks = Mix((1.0, Block(32)), (1.0, Keywords(1, 6)))
+    sources = (("news-form", 1.8), ("1bw-real", 0.2), ("review-form", 1.8), ("review-short", 0.2))
+    return replace(
+        base,
+        name=name,
+        data=replace(base.data, sources=sources),
+        plans=(Plan(method, masks, lengths=(64,), full_noise=0.1),),
+        training=replace(base.training, seconds=300.0),
+    )
+
+
+def _comparison() -> dict[str, Callable[[], Run]]:
+    """The methods of the tables, each with its own training."""
+    weight = TokenUnitWeight()
+    methods: dict[str, Method] = {
+        "smollm2_ddot": DDOT(terminal=random_terminal, position_weight=weight),
+        "smollm2_no_ot": DDOT(terminal=random_terminal, position_weight=weight, couple=couple_independently),
+        "smollm2_lc": LeftContext(),
+        "smollm2_pop": PositionPrediction(position_weight=weight),
+        "smollm2_fixed": FixedLength(position_weight=weight),
+    }
+    return {name: partial(_compared, name, method) for name, method in methods.items()}
+
+
 def _papers(name: str, size: Callable[[int], DiTConfig], source: str, start: str, L: int, couple: bool = True) -> Run:
     """One stage of the paper's training, as far as it says: batch 512, λ = 10, AdamW at 3e-5, weight decay 0."""
 
@@ -169,6 +200,7 @@ def _stage(name: str, config: Callable[[int], DiTConfig], source: str, start: st
 RECIPES: dict[str, Callable[[], Run]] = {
     "toy": toy,
     "smollm2": smollm2,
+    **_comparison(),
     **_two_stages("small", DiTConfig.small),
     **_two_stages("medium", DiTConfig.medium),
 }
