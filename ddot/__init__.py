@@ -1,8 +1,6 @@
 """Fill blanks of unknown length: tokens and continuous positions, denoised together.
 
-    import ddot
-    model = ddot.load()
-    model.infill("We were so ___ wedding.", n=3)
+`ddot.load().infill("We were so ___ wedding.", n=3)` gives three ways to fill it, best first.
 """
 
 from typing import TYPE_CHECKING, Any
