@@ -127,9 +127,7 @@ def _with_stay(moves: Float[Tensor, "M V"], mask: int) -> Float[Tensor, "M V"]:
     leave = moves.sum(-1)
     # A large step of an imperfect score may ask for more than certainty.
     moves = moves / leave.clamp(min=1.0)[:, None]
-    return torch.index_fill(moves, 1, torch.tensor([mask], device=moves.device), 0.0).index_add(
-        1, torch.tensor([mask], device=moves.device), (1 - leave).clamp(min=0.0)[:, None]
-    )
+    return moves.index_add(1, torch.tensor([mask], device=moves.device), (1 - leave).clamp(min=0.0)[:, None])
 
 
 def _at_mask(rows: Float[Tensor, "M V"], mask: int, value: float) -> Float[Tensor, "M V"]:

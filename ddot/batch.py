@@ -42,7 +42,7 @@ def answer(model: Model, number: int, line: bytes, defaults: dict[str, Any]) -> 
     try:
         try:
             request = json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f'line {number} is no JSON ({error}); wanted {{"id": …, "text": "… ___ …"}}') from None
         if not isinstance(request, dict):
             raise ValueError(f'line {number} is a {type(request).__name__}; wanted {{"id": …, "text": "… ___ …"}}')
@@ -100,7 +100,11 @@ def fill_file(
     before, errors = _finished(source, output, rank, world)
     done = before
     each(done)
-    with interruptions() as interrupted, open(output, "ab") as sink, ThreadPoolExecutor(model.threads) as pool:
+    with (
+        interruptions(hold_back_all=world > 1) as interrupted,
+        open(output, "ab") as sink,
+        ThreadPoolExecutor(model.threads) as pool,
+    ):
         lines = islice(_mine(source, rank, world), before, None)
         for result in _in_order(pool, model, takewhile(lambda _: not interrupted(), lines), defaults):
             _write(sink, result)
@@ -137,35 +141,46 @@ def count_lines(source: Path) -> int:
 
 
 def _finished(source: Path, output: Path, rank: int, world: int) -> tuple[int, int]:
-    """(lines done, errors among them) of an output that was begun. A last line that is cut off is taken away."""
+    """(lines done, errors among them) of an output that was begun. A last line that is cut off is taken away.
+
+    A file that is not such an output is refused, not touched.
+    """
     if not output.exists():
         return 0, 0
     whole = done = errors = 0
+    foreign = ValueError(f"{output} exists and is no output for {source.name}; choose another --output")
     with open(output, "rb") as lines:
         for (number, asked), line in zip(_mine(source, rank, world), lines, strict=False):
             if not line.endswith(b"\n"):
+                if not line.startswith(b'{"id": '[: len(line)]):
+                    raise foreign
                 break
-            if _id(line, number) != _id(asked, number):
+            found = _parsed(line)
+            if "id" not in found or not ("text" in found or "error" in found):
+                raise foreign
+            wanted = _parsed(asked).get("id", number)
+            if json.dumps(found["id"]) != json.dumps(wanted):
                 raise ValueError(
                     f"{output} is not of {source.name}: line {done + 1} has another id; choose another --output"
                 )
-            whole, done, errors = whole + len(line), done + 1, errors + (b'"error"' in line)
-        left_over = lines.read()
-    if left_over.strip() and b"\n" in left_over:
-        raise ValueError(f"{output} has more lines than {source.name}; choose another --output")
+            whole, done, errors = whole + len(line), done + 1, errors + ("error" in found)
+        if b"\n" in lines.read():
+            raise ValueError(f"{output} has more lines than {source.name}; choose another --output")
     os.truncate(output, whole)
     return done, errors
 
 
-def _id(line: bytes, number: int) -> Any:
+def _parsed(line: bytes) -> dict[str, Any]:
+    """The object a line holds; an empty one if it holds none."""
     try:
-        return json.loads(line)["id"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
-        return number
+        found = json.loads(line)
+    except (ValueError, RecursionError):  # no JSON, no UTF-8, numbers of thousands of digits
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _write(sink: IO[bytes], result: dict[str, Any]) -> None:
-    sink.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
+    sink.write(json.dumps(result, ensure_ascii=False).encode(errors="backslashreplace") + b"\n")
     sink.flush()
 
 

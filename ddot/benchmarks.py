@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ddot.filling import Prompt
-from ddot.gaps import hint_of
+from ddot.masking import gap_hints
 from ddot.records import UNKNOWN, Example
 from ddot.tokens import Tokenizer
 
@@ -52,7 +52,7 @@ class WordPrompt:
     given: list[str]
     rooms: Int[np.ndarray, "n"]  # true lengths, for the oracle
 
-    def words(self, gaps: Sequence[Int[np.ndarray, "m"]], tokenizer: Tokenizer) -> list[str]:
+    def words(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> list[str]:
         """The filled text, split at spaces: given words as they were, between them what the gaps hold."""
         found = tokenizer.decode(gaps[1]).split()
         for word, end in zip(self.given, self.word_end, strict=True):
@@ -71,8 +71,6 @@ def word_prompt(item: Item, tokenizer: Tokenizer, located: bool) -> WordPrompt:
     for end, (left, right) in zip(ends, pairwise(borders), strict=True):
         rooms[end] = sum(len(pieces[i]) for i in range(left + 1, right))
         is_open[end + 1] = rooms[end] > 0 if located else True
-    hint = np.array([hint_of(a, b) for a, b in pairwise(is_open.tolist())])
-    if not located:
-        hint[:] = UNKNOWN
-    example = Example(tokens, np.ones(len(tokens), bool), hint)
+    given = np.ones(len(tokens), bool)
+    example = Example(tokens, given, gap_hints(given, is_open) if located else np.full(len(tokens), UNKNOWN))
     return WordPrompt(Prompt(example, is_open), ends[1:], item.given, rooms)

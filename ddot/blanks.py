@@ -20,9 +20,9 @@ from ddot.denoiser import Denoiser
 from ddot.filling import (
     Settings,
     drawn_length,
+    expected_rooms,
     fill,
     gap_tokens,
-    gathered,
     length_chances,
     mean_length,
     roomy,
@@ -81,6 +81,12 @@ class Filled:
 
     raw: list[str]
     log_chances: list[float]
+
+
+def _brief(chances: Float[Tensor, "gaps classes"]) -> Float[Tensor, "gaps classes"]:
+    """The chances of length classes, tilted towards short ones."""
+    likely = chances * torch.exp(-rooms.class_lengths() / _BREVITY)
+    return likely / likely.sum(-1, keepdim=True)
 
 
 class Filler:
@@ -215,14 +221,10 @@ class Filler:
         if chances is None:
             return None
         u = torch.from_numpy(uniform(fold(key, 0x9A9), len(chances))[0])
-        likely = chances
+        choose = drawn_length if draw else mean_length
         if not view.prompt.free:
-            likely = chances * torch.exp(-rooms.class_lengths() / _BREVITY)
-            likely = likely / likely.sum(-1, keepdim=True)
-        length = (drawn_length if draw else mean_length)(likely, u).double().numpy() * view.prompt.is_open[1:]
-        if view.prompt.free:
-            length = gathered(length, (1 - chances[:, 0]).double().numpy())
-        whole = rounded(length)
+            chances = _brief(chances)
+        whole = rounded(expected_rooms(view.prompt, chances, u, choose))
         shares = np.bincount(view.after, minlength=len(whole))
         found = []
         for after in view.after:  # blanks with nothing between them share what their gap gets
@@ -277,4 +279,4 @@ class Filler:
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return self.model.device

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 
 from ddot.chance import fold, generator, row_keys
-from ddot.positions import random_terminal
+from ddot.positions import pad_positions, random_terminal
 
 
 def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
@@ -80,7 +80,7 @@ def couple_independently(
         rng = generator(key)
         for members in (np.flatnonzero(is_prompt[row]), np.flatnonzero(~is_prompt[row])):
             z_T[row, members] = z_T[row, rng.permutation(members)]
-        z_0[row, n_real[row] :] = z_T[row, n_real[row] :] * (n_real[row] / is_prompt.shape[1])
+        z_0[row, n_real[row] :] = pad_positions(z_T[row, n_real[row] :], int(n_real[row]), is_prompt.shape[1])
     return z_0, z_T
 
 
@@ -99,4 +99,4 @@ def _checked(
             raise ValueError(f"couple: z_T has shape {z_T.shape}, is_prompt has {(B, L)}; give one position a slot")
         if not np.isfinite(z_T).all():
             raise ValueError("couple: z_T holds NaN or infinite positions; draw it again or leave it out")
-    return row_keys(seed, B) if isinstance(seed, int) else seed
+    return seed if isinstance(seed, np.ndarray) else row_keys(int(seed), B)

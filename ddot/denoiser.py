@@ -66,10 +66,8 @@ class Denoiser(nn.Module):
         d = config.trunk.width
         self.kind = nn.Embedding(KINDS, d)
         self.velocity = nn.Linear(d, 1)
-        self.time = nn.Sequential(nn.Linear(2 * _WAVES, d), nn.SiLU(), nn.Linear(d, d)) if config.time else None
-        self.around = (
-            nn.Sequential(nn.Linear(4 * _WAVES, d), nn.SiLU(), nn.Linear(d, d)) if config.surroundings else None
-        )
+        self.time = _mlp(2 * _WAVES, d) if config.time else None
+        self.around = _mlp(4 * _WAVES, d) if config.surroundings else None
         self.room = nn.Embedding(rooms.CLASSES, d) if config.rooms else None
         self.room_head = nn.Linear(d, rooms.CLASSES) if config.rooms else None
         for last in (self.kind, self.velocity, self.time, self.around, self.room, self.room_head):
@@ -79,6 +77,14 @@ class Denoiser(nn.Module):
     @property
     def vocabulary(self) -> Vocabulary:
         return self.config.vocabulary
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def quickly(self) -> torch.autocast:
+        """A context for sampling: half precision where the hardware is made for it."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     @property
     def score(self) -> Parametrisation:
@@ -102,7 +108,8 @@ class Denoiser(nn.Module):
         if torch.is_autocast_enabled(h.device.type):
             h = h.to(torch.get_autocast_dtype(h.device.type))
         h = self.trunk.hidden(h, units, self.noise.sigma(state.t))
-        velocity = (h.float() @ self.velocity.weight[0]) + self.velocity.bias
+        # A sum, not a product of matrices, which autocast would round to bf16: whole slots apart at L = 1024.
+        velocity = (h.float() * self.velocity.weight[0].float()).sum(-1) + self.velocity.bias.float()
         if self.config.predict_clean:
             velocity = velocity / (self.scale(state.z.shape[1]) * state.t.clamp(min=_SMALLEST_T)[:, None])
         return h, velocity

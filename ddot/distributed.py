@@ -1,7 +1,7 @@
 """One process or many: starting, wrapping the network, and moving whole states in and out of it.
 
-Under torchrun every process holds rows of the same global batch. `Replicated` (DDP) keeps a copy of the weights in
-each; `Sharded` (FSDP2) a slice. Whole states are gathered to process 0 and handed out from there, so a run may go on
+Under torchrun every process holds rows of the same global batch. DDP keeps a copy of the weights in each; FSDP2
+(`training.sharded`) a slice. Whole states are gathered to process 0 and handed out from there, so a run may go on
 with another number of processes.
 """
 
@@ -9,6 +9,7 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -24,16 +25,26 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 
-@contextmanager
-def processes(device: str) -> Iterator[tuple[int, int, torch.device]]:
-    """(rank, world, device) of this process. Under torchrun it joins the others, unless the caller has done so."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+def device_of(name: str) -> torch.device:
+    """The device of that name, if this machine has it."""
     try:
-        where = torch.device(device)
+        where = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"there is no device '{device}'; training.device is cpu or cuda") from None
-    if where.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("training.device is cuda, but torch finds no GPU here; set training.device=cpu")
+        raise ValueError(f"there is no device '{name}'; devices are cpu, cuda and mps") from None
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(where.type, False):
+        raise ValueError(f"device is {name}, but torch finds none here; use cpu")
+    return where
+
+
+@contextmanager
+def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[int, int, torch.device]]:
+    """(rank, world, device) of this process. Under torchrun it joins the others, unless the caller has done so.
+
+    `patience`: how long processes wait for each other; torch's own default otherwise.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    where = device_of(device)
     if world == 1:
         yield 0, 1, where
         return
@@ -42,7 +53,7 @@ def processes(device: str) -> Iterator[tuple[int, int, torch.device]]:
         torch.cuda.set_device(where)
     joined = dist.is_initialized()
     if not joined:
-        dist.init_process_group("nccl" if where.type == "cuda" else "gloo")
+        dist.init_process_group("nccl" if where.type == "cuda" else "gloo", timeout=patience)
     try:
         yield dist.get_rank(), world, where
     except BaseException as error:

@@ -21,6 +21,7 @@ from ddot.chance import row_keys
 from ddot.checkout import commit
 from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
+from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
@@ -45,11 +46,12 @@ class GuessedLength:
 
     def __call__(self, prompt: WordPrompt) -> Prompt:
         is_open = prompt.prompt.is_open[1:]
-        missing = max(int(is_open.sum()), self.tokens - len(prompt.prompt))
         room = np.zeros(len(prompt.prompt), np.int64)
         places = np.flatnonzero(is_open)
-        room[places] = missing // len(places)
-        room[places[: missing % len(places)]] += 1
+        missing = max(len(places), self.tokens - len(prompt.prompt))
+        if len(places):
+            room[places] = missing // len(places)
+            room[places[: missing % len(places)]] += 1
         return prompt.prompt.with_rooms(room)
 
 
@@ -69,16 +71,18 @@ class Way:
 def ways() -> dict[str, Way]:
     """The ways there are, by name.
 
-    ddot-u, ddot-r     the paper's: grid or random start, τ-leaps, greedy annealing, pads decide the length
-    ddot-u-planned, ddot-r-planned   the network first says how long each gap is
-    planned            what `ddot infill` does: planned lengths, slots that stay where they belong
+    ddot-u, ddot-r     the paper's: grid or random start, τ-leaps, greedy annealing, pads decide the length; nothing
+                       but the network keeps the prompt in order
+    ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
+    planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
+                       and its taste for short fills
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
     lc, pop            the paper's baselines, for models trained so
     """
     still = Settings(still=True)
     made = [
-        Way("ddot-u", Settings(terminal=grid_terminal, reveal=Leap(greedy))),
-        Way("ddot-r", Settings(terminal=random_terminal, reveal=Leap(greedy))),
+        Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=Leap(greedy), projections=())),
+        Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),
@@ -109,13 +113,14 @@ def generate(
     told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
     # Prompts of like size together: a batch is as wide as its widest row.
-    order = sorted(range(len(items)), key=lambda i: _width(told[i]))
+    usual = model.denoiser.config.slots
+    order = sorted(range(len(items)), key=lambda i: _width(told[i], usual))
     found: dict[int, list[str]] = {}
 
     def run(rows: list[int]) -> None:
         some = [told[i] for i in rows]
-        L = max(map(_width, some))
-        with torch.inference_mode(), _fast(model.denoiser):
+        L = max(_width(each, usual) for each in some)
+        with torch.inference_mode(), model.denoiser.quickly():
             if way.method is None:
                 *_, last = fill(model.denoiser, some, keys[rows], replace(way.settings, steps=steps, slots=L))
             else:
@@ -134,15 +139,10 @@ def generate(
     return [found[i] for i in range(len(items))], seconds
 
 
-def _width(prompt: Prompt) -> int:
+def _width(prompt: Prompt, usual: int) -> int:
     """Slots for a prompt: what its told lengths ask for, or enough for lengths that are not known."""
     room = prompt.example.room
-    return roomy(len(prompt)) if room is None else len(prompt) + int(room.sum())
-
-
-def _fast(denoiser: Denoiser) -> torch.autocast:
-    device = next(denoiser.parameters()).device.type
-    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
+    return roomy(len(prompt), usual) if room is None else len(prompt) + int(room.sum())
 
 
 def evaluate(
@@ -166,7 +166,7 @@ def evaluate(
     sets = {dataset: read_items(bench / f"{dataset}.{split}.jsonl")[:limit] for dataset in datasets}
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
-    done = {_identity(json.loads(line)) for line in output.read_text().splitlines()} if output.is_file() else set()
+    done = _rows_of(output)
     for dataset, task, method, K in product(sets, tasks, methods, steps):
         items = sets[dataset]
         row: dict[str, Any] = {
@@ -183,11 +183,26 @@ def evaluate(
         row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": commit()}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):
-                said = {"id": item.id, "method": method, "task": task, "steps": K, "text": " ".join(text)}
+                said = {name: row[name] for name in IDENTITY} | {"id": item.id, "text": " ".join(text)}
                 file.write(json.dumps(said, ensure_ascii=False) + "\n")
         with open(output, "a") as file:
             file.write(json.dumps(row) + "\n")
         yield row
+
+
+def _rows_of(output: Path) -> set[tuple[Any, ...]]:
+    """What is measured already. A last line that was cut off by a kill is taken away."""
+    if not output.is_file():
+        return set()
+    whole = output.read_bytes()
+    kept = whole[: whole.rfind(b"\n") + 1]
+    try:
+        rows = {_identity(json.loads(line)) for line in kept.splitlines()}
+    except (ValueError, AttributeError):
+        raise ValueError(f"{output} exists and holds no rows of an evaluation; choose another --output") from None
+    if len(kept) < len(whole):
+        output.write_bytes(kept)
+    return rows
 
 
 def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -195,5 +210,5 @@ def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _device(denoiser: Denoiser) -> str:
-    device = next(denoiser.parameters()).device
+    device = denoiser.device
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

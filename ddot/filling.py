@@ -81,7 +81,7 @@ def fill(
         planned = plan(model, prompts, keys, settings.choose_length, L)
         prompts = [prompt.with_rooms(room) for prompt, room in zip(prompts, planned, strict=True)]
         L = max(len(prompt) + int(prompt.example.room.sum()) for prompt in prompts)  # type: ignore[union-attr]
-    device = next(model.parameters()).device
+    device = model.device
     is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
     for row, prompt in enumerate(prompts):
         is_open[row, : len(prompt.is_open)] = torch.from_numpy(prompt.is_open)
@@ -116,7 +116,7 @@ def length_chances(
     """For each prompt, the chances of each length class of the gap after each of its tokens, seen at t = 1."""
     method = DDOT(terminal=grid_terminal)
     start = method.start([prompt.example for prompt in prompts], L, keys, model.vocabulary)
-    chances = torch.softmax(model.room_logits(to_device(start, next(model.parameters()).device)), -1).cpu()
+    chances = torch.softmax(model.room_logits(to_device(start, model.device)), -1).cpu()
     return [row[: len(prompt)] for row, prompt in zip(chances, prompts, strict=True)]  # prompts fill the first slots
 
 
@@ -127,12 +127,22 @@ def plan(
     draws = torch.from_numpy(uniform(fold(keys, 0x9A9), L))
     planned = []
     for prompt, chances, u in zip(prompts, length_chances(model, prompts, keys, L), draws, strict=True):
-        length = choose(chances, u[: len(prompt)]).double().numpy() * prompt.is_open[1:]
-        if prompt.free:
-            length = gathered(length, (1 - chances[:, 0]).double().numpy())
-        length *= min(1.0, (L - len(prompt)) / max(1e-9, length.sum()))
-        planned.append(rounded(length))
+        planned.append(rounded(expected_rooms(prompt, chances, u[: len(prompt)], choose, L - len(prompt))))
     return planned
+
+
+def expected_rooms(
+    prompt: Prompt,
+    chances: Float[Tensor, "n classes"],
+    u: Float[Tensor, "n"],
+    choose: ChooseLength,
+    room: int | None = None,
+) -> Float[np.ndarray, "n"]:
+    """The length of the gap after each prompt token, 0 for closed ones, at most `room` in all; not yet whole."""
+    length = choose(chances, u).double().numpy() * prompt.is_open[1:]
+    if prompt.free:
+        length = gathered(length, (1 - chances[:, 0]).double().numpy())
+    return length if room is None else length * min(1.0, room / max(1e-9, length.sum()))
 
 
 def gathered(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
@@ -160,7 +170,7 @@ def rounded(length: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
     return room
 
 
-def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "m"]]]:
+def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
     """For each prompt, the tokens found in each of its n + 1 gaps."""
     order = state.z.argsort(dim=-1, stable=True)
     x, is_prompt = state.x.gather(1, order).cpu().numpy(), (state.kind != OPEN).gather(1, order).cpu().numpy()

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.records import AFTER, BEFORE, BOTH, GLUED, OPEN, State
+from ddot.records import AFTER, BEFORE, GLUED, OPEN, State
 
 
 def gap_of(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
@@ -90,8 +90,3 @@ def _prompt_positions(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -
     ascending = torch.where(is_prompt, z, torch.inf).sort(-1).values
     low = torch.full_like(ascending[:, :1], -torch.inf)
     return torch.cat([low, ascending, -low], -1)
-
-
-def hint_of(opens_before: bool, opens_after: bool) -> int:
-    """The hint of a prompt token with these gaps beside it."""
-    return (BOTH if opens_after else BEFORE) if opens_before else (AFTER if opens_after else GLUED)

@@ -7,7 +7,6 @@ the same alone and among others.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from ddot.blanks import STEPS, Choice, Filler
 from ddot.chance import fold, row_keys
 from ddot.checkpoint import load_model
 from ddot.denoiser import Denoiser
+from ddot.distributed import device_of
 from ddot.package import find, is_compressed
 from ddot.quantise import available
 from ddot.records import OPEN, State
@@ -118,6 +118,10 @@ class Model:
         choice = Choice(steps, temperature, top_p, terminal)
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
+        if len(window(template, [], self.tokenizer).template.blanks) < len(template.blanks):
+            raise ValueError(
+                "the text has too many blanks, or too much between them, to be watched at once; shorten it"
+            )
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
         return self._frames(seen, template, seed, choice)
@@ -162,7 +166,7 @@ class Model:
         while len(raw) < len(template.blanks):
             part = window(template, set_fills(template, raw), self.tokenizer, located)
             seen = view(part.template, self.tokenizer, located, part.begins, part.ends)
-            with torch.inference_mode(), self._fast():
+            with torch.inference_mode(), self.denoiser.quickly():
                 filled = self.filler.fill(seen, part.template.blanks, fold(key, len(raw)), choice, draw)
             log_chances += filled.log_chances
             raw += filled.raw
@@ -174,7 +178,7 @@ class Model:
         states: Iterator[State] | None = None
         while True:
             # Entered anew for each state: whoever reads the frames is not left in inference mode between them.
-            with torch.inference_mode(), self._fast():
+            with torch.inference_mode(), self.denoiser.quickly():
                 states = states or self.filler.states(seen, template.blanks, key, choice)
                 state = next(states, None)
             if state is None:
@@ -195,26 +199,24 @@ class Model:
                 pieces.append(self.filler.alphabet.pieces[token] if token < vocabulary.base else "")
         return Frame(float(state.t[0]), pieces, state.z[0].tolist(), given)
 
-    def _fast(self) -> Any:
-        """Half precision where the hardware is made for it."""
-        device = self.filler.device.type
-        return torch.autocast(device, torch.bfloat16) if device == "cuda" else nullcontext()
-
 
 def load(
     model: str | Path | None = None, device: str | None = None, precision: str = "auto", threads: int = 1
 ) -> Model:
     """The embedded model, one in a folder, or one on the hub (owner/name), ready to fill blanks.
 
-    `device`: cpu, cuda, mps; a GPU is taken when there is one. `precision`: int8 or float32; "auto" is int8 on a CPU
-    for weights that are stored so. `threads`: texts of a list that are filled at the same time.
+    `device`: cpu, cuda or mps; without it cuda is taken when there is one. `precision`: int8 or float32; "auto" is
+    int8 on a CPU for weights that are stored so. `threads`: texts of a list that are filled at the same time.
     """
     if precision not in ("auto", "int8", "float32"):
         raise ValueError(f"precision is '{precision}'; there are auto, int8 and float32")
     folder = find(model)
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    stored = is_compressed(folder) if precision == "auto" else precision == "int8"
-    denoiser, tokenizer = load_model(folder, int8=stored and where == "cpu" and available())
+    where = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    can = where.type == "cpu" and available()
+    if precision == "int8" and not can:
+        raise ValueError(f"int8 runs on a CPU with oneDNN only, not on {where}; use precision='float32'")
+    int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
+    denoiser, tokenizer = load_model(folder, int8=int8)
     return Model(denoiser.to(where), tokenizer, "ddot" if model is None else str(model), threads)
 
 

@@ -37,7 +37,7 @@ def token_chances(model: Denoiser, view: View, blanks: Sequence[Blank], found: S
             seen[0, hidden] = mask
             t = torch.full((1,), len(hidden) / len(open_slots))
             state = State(seen, start.z, start.kind, start.room, t)
-            prediction: Prediction = model(to_device(state, next(model.parameters()).device))
+            prediction: Prediction = model(to_device(state, model.device))
             chances = absorbing.final(prediction.log_score, mask).cpu()
             log_chances += _log(chances.gather(1, x[0, hidden][:, None])[:, 0])
     return log_chances

@@ -1,14 +1,18 @@
 """A trained model made ready to ship: 8-bit weights in files of a given size, and where the shipped model lies."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ddot import __version__
-from ddot.checkpoint import check_weights, load_config, load_tensors, model_folder, save_model
-from ddot.denoiser import Denoiser
+from ddot.checkpoint import (
+    check_weights,
+    load_config,
+    load_tensors,
+    model_folder,
+    read_json,
+    save_model,
+    without_values,
+)
 from ddot.quantise import compress, decompress
 from ddot.tokens import Tokenizer
 
@@ -21,8 +25,8 @@ def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[
         raise ValueError(f"{dest} exists already; remove it or choose another name")
     folder = model_folder(source)
     config, weights = load_config(folder), decompress(load_tensors(folder, "model"))
-    check_weights(Denoiser(config), weights, folder)
-    meta = json.loads((folder / "meta.json").read_text()) | {"stored": "int8"} | (about or {})
+    check_weights(without_values(config), weights, folder)
+    meta = read_json(folder / "meta.json") | {"stored": "int8"} | (about or {})
     dest.mkdir(parents=True)
     save_model(compress(weights), config, Tokenizer.load(folder), meta, dest, shard_bytes)
 
@@ -30,13 +34,11 @@ def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[
 def about(name: str | Path | None) -> dict[str, Any]:
     """What `ddot info` says of a model."""
     folder = find(name)
-    config, meta = load_config(folder), json.loads((folder / "meta.json").read_text())
-    with torch.device("meta"):
-        network = Denoiser(config)
+    config, meta = load_config(folder), read_json(folder / "meta.json")
     return {
         "model": "embedded" if name is None else str(name),
         "network": type(config.trunk).__name__.removesuffix("Config"),
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "parameters": sum(parameter.numel() for parameter in without_values(config).parameters()),
         "blocks": config.trunk.blocks,
         "width": config.trunk.width,
         "tokens": config.vocabulary.base,
@@ -52,7 +54,7 @@ def about(name: str | Path | None) -> dict[str, Any]:
 
 def is_compressed(folder: Path) -> bool:
     """Whether a model folder's matrices are stored in int8."""
-    return json.loads((folder / "meta.json").read_text()).get("stored") == "int8"
+    return read_json(folder / "meta.json").get("stored") == "int8"
 
 
 def find(name: str | Path | None) -> Path:

@@ -37,7 +37,7 @@ class Int8Linear(nn.Module):
         step = max(max(high, 0.0) - min(low, 0.0), 1e-12) / 255
         zero = round(-min(low, 0.0) / step)
         # Unsigned activations are what the processor's instruction takes. (+0.5, cut off, rounds.)
-        whole = (flat * (1 / step)).add_(zero + 0.5).to(torch.uint8)
+        whole = (flat * (1 / step)).add_(zero + 0.5).clamp_(0, 255).to(torch.uint8)
         out = torch.ops.onednn.qlinear_pointwise(
             whole, step, zero, self.packed, self.scale, self.zero, self.bias, 1.0, 0, torch.float32, "none", [], ""
         )

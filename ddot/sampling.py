@@ -94,7 +94,7 @@ class MostCertainFirst:
         certainty = torch.zeros_like(u)
         certainty[prediction.at] = chances.gather(1, tokens[:, None])[:, 0]
         masked = prediction.at.sum(-1)
-        stay = torch.ceil((state.kind == OPEN).sum(-1) * s - 1e-6).clamp(max=masked)
+        stay = torch.ceil(masked * (s / state.t) - 1e-4)  # of the slots masked now: [pad]s that were given do not count
         order = torch.full_like(u, torch.inf)
         for group in (prediction.at & (drawn == vocabulary.pad), prediction.at & (drawn != vocabulary.pad)):
             sure = torch.where(group, certainty, -1.0)
@@ -116,6 +116,8 @@ def _surest_around(
     while left.any():
         height = torch.nn.functional.pad(torch.where(left, row, -torch.inf), (1, 1), value=-torch.inf)
         peak = left & (height[:, 1:-1] > height[:, :-2]) & (height[:, 1:-1] >= height[:, 2:])
+        if not peak.any():  # scores that are no numbers have no order
+            return torch.zeros_like(chosen).scatter(1, order, chosen | left)
         chosen |= peak
         beside = torch.nn.functional.pad(peak, (1, 1))
         left = left & ~(peak | beside[:, :-2] | beside[:, 2:])

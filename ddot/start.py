@@ -1,5 +1,6 @@
 """What a run starts with: its corpora and tokenizer, its network, its optimizers."""
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -37,7 +38,7 @@ def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, to
 
     A folder that was packed from the same texts before is kept.
     """
-    about = {"texts": [Path(text).name for text in texts], "learnt": None if given else tokens}
+    about = {"texts": [_fingerprint(text) for text in texts], "learnt": None if given else tokens}
     if folder.is_dir():
         meta = Corpus(folder).meta
         if {name: meta.get(name) for name in about} != about:
@@ -47,6 +48,12 @@ def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, to
     tokenizer = given or learn_bpe(documents, tokens)
     pack((sentences(text) for text in documents), tokenizer, folder, about=about)
     return tokenizer
+
+
+def _fingerprint(text: str) -> str:
+    """The name of a source and, of a file, what is in it."""
+    path = Path(text)
+    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}" if path.is_file() else text
 
 
 def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
@@ -83,7 +90,7 @@ def make_optimisers(model: Denoiser, hold: Training) -> list[torch.optim.Optimiz
         {"params": trunk, "full_rate": hold.rate},
         {"params": added, "full_rate": hold.rate if hold.added_rate is None else hold.added_rate},
     ]
-    fused = next(model.parameters()).device.type == "cuda"
+    fused = model.device.type == "cuda"
     optimisers: list[torch.optim.Optimizer] = [
         torch.optim.AdamW(groups, betas=hold.betas, weight_decay=hold.weight_decay, fused=fused)
     ]

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ddot.filling import Prompt
-from ddot.gaps import hint_of
+from ddot.masking import gap_hints
 from ddot.records import UNKNOWN, Example, Prediction, State
 from ddot.sampling import Reveal
 from ddot.template import Blank, Template
@@ -124,7 +124,7 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
     tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
     is_open = np.zeros(len(tokens) + 1, bool)
     is_open[np.array(after, np.int64) + 1] = True
-    hint = np.array([hint_of(a, b) if located else UNKNOWN for a, b in pairwise(is_open.tolist())], np.int64)
+    hint = gap_hints(np.ones(len(tokens), bool), is_open) if located else np.full(len(tokens), UNKNOWN)
     example = Example(np.array(tokens, np.int64), np.ones(len(tokens), bool), hint)
     return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first))
 

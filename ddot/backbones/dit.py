@@ -105,8 +105,6 @@ class Output(nn.Module):
 class DiT(nn.Module):
     """embed → blocks → modulated norm; `logits` is the public checkpoints' last linear layer."""
 
-    rotary_frequencies: Tensor
-
     def __init__(self, config: DiTConfig):
         super().__init__()
         self.config = config

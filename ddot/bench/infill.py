@@ -50,6 +50,7 @@ class Everywhere(nn.Module):
         super().__init__()
         self.model = model
         self.vocabulary = model.vocabulary
+        self.device = model.device
 
     def forward(self, state: State) -> Prediction:
         full = self.model(state, at=torch.ones_like(state.x, dtype=torch.bool))

@@ -38,13 +38,20 @@ def convert(
     tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints that bring none.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to what this packed corpus uses.")] = None,
     least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least so often.")] = 1,
+    int8: Annotated[bool, typer.Option("--int8", help="Store a model folder of ours in 8 bits.")] = False,
 ) -> None:
-    """Turn somebody else's checkpoint into a model folder.
+    """Turn somebody else's checkpoint into a model folder, or one of ours into 8 bits.
 
     Example: ddot convert SmolLM2-135M-Instruct.Q4_1.gguf runs/base/smollm2
     """
     from ddot.convert import convert as convert_checkpoint
+    from ddot.package import shrink
 
+    if int8:
+        if tokenizer or keep:
+            raise ValueError("--int8 stores a model folder of ours as it is; leave out --tokenizer and --keep")
+        shrink(source, dest)
+        return
     config = convert_checkpoint(source, dest, tokenizer, keep, least)
     print(f"{dest}: {type(config.trunk).__name__}, {config.vocabulary.base} tokens", file=sys.stderr)
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,17 +52,18 @@ def infill(
     if trace is not None and (len(given) != 1 or n != 1):
         raise ValueError("--trace saves one filling; give one text and --n 1")
     filler = load_model(model)
+    how = {name: value for name, value in settings.items() if name != "n"}
+    frames = None if trace is None else filler.stream(given[0], free=free, **how)
     for text in given:
         for found in filler.infill(text, free=free, **settings):
             if as_json:
                 print(json.dumps({**asdict(found), "steps": steps, "seed": seed}, ensure_ascii=False))
             else:
                 Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), found.fills))
-    if trace is not None:
+    if trace is not None and frames is not None:
         from ddot.trace import save_trace
 
-        del settings["n"]
-        save_trace(trace, given[0], settings, list(filler.stream(given[0], free=free, **settings)))
+        save_trace(trace, given[0], {**how, "free": free}, list(frames))
 
 
 def _infill_file(
@@ -70,11 +72,11 @@ def _infill_file(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from ddot.batch import count_lines, fill_file, merge, part_of
-    from ddot.distributed import barrier, processes
+    from ddot.distributed import barrier, largest, processes
 
     if source is None or output is None or texts or free:
         raise ValueError('a file wants --input and --output and no texts; a line of it may say "free"')
-    with processes("cpu" if not cuda() else "cuda") as (rank, world, device):
+    with processes("cuda" if cuda() else "cpu", patience=timedelta(days=30)) as (rank, world, device):
         filler = load_model(model, str(device))
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), disable=rank > 0) as bar:
@@ -82,10 +84,11 @@ def _infill_file(
             part = part_of(output, rank, world)
             done = fill_file(filler, source, part, settings, lambda n: bar.update(task, completed=n), rank, world)
         barrier()
-        if world > 1 and rank == 0 and not done.interrupted:
+        stopped = bool(largest(float(done.interrupted), 0.0)[0])
+        if world > 1 and rank == 0 and not stopped:
             merge(output, world)
         barrier()
-    if done.interrupted:
+    if stopped:
         print(f"ddot: interrupted; {done.lines} lines are in {part}, the same command goes on", file=sys.stderr)
         raise typer.Exit(130)
     if done.errors:

@@ -77,7 +77,7 @@ class DDOT:
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps."""
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         kept = (clamp_prompt(start), *self.projections)
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
 

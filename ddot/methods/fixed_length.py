@@ -71,7 +71,7 @@ class FixedLength:
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         kept = (clamp_prompt(start), stay(start), *self.projections)
         v = model.vocabulary
         words_only = (without(v.pad, v.sep), without_echo(v), *self.restrictions)

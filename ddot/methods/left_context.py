@@ -52,7 +52,7 @@ class LeftContext:
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps: words and pads right of [sep], nothing else changes."""
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         kept = (clamp_prompt(start), stay(start))
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
 

@@ -73,7 +73,7 @@ class PositionPrediction:
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 looks in all."""
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), next(model.parameters()).device)
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         start = self.placed(model, start)
         kept = (clamp_prompt(start), stay(start))
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)

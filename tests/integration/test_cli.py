@@ -150,6 +150,32 @@ def test_a_file_goes_on_where_it_stopped(folder, tmp_path):
     assert other.read_text() == '{"id": "somebody else", "text": "x"}\n'
 
 
+@pytest.mark.parametrize("precious", ['{"my": "precious"}', "dear diary\ntoday\n", '{"id": 1, "mine": 2}\n', "1\n2\n"])
+def test_a_file_of_somebody_else_is_left_alone(precious, capsys, monkeypatch, folder, tmp_path):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text('{"text": "a ___"}\n' * 4)
+    output.write_text(precious)
+    said = mistake(capsys, monkeypatch, "infill", "--input", source, "--output", output, "--model", folder)
+    assert "choose another --output" in said
+    assert output.read_text() == precious
+
+
+def test_odd_lines_become_errors_and_the_run_goes_on(folder, tmp_path):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    odd = [
+        "[" * 100_000,
+        '{"id": "\\ud800", "text": "a ___{1}"}',
+        '{"id": NaN, "text": "b"}',
+        '{"id": ' + "9" * 5001 + "}",
+    ]
+    source.write_text("\n".join([*odd, '{"id": "error", "text": "c ___{1}"}']) + "\n")
+    for _ in range(2):  # the second time there is nothing left to do
+        done = ddot("infill", "--input", source, "--output", output, "--model", folder, "--steps", 2)
+        assert done.returncode == 1, done.stderr
+        assert "3 of 5" in done.stderr
+    assert len(output.read_text().splitlines()) == 5
+
+
 @pytest.mark.slow
 def test_an_interruption_loses_no_finished_line(folder, tmp_path):
     source, output, left_alone = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "alone.jsonl"

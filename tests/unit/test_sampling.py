@@ -247,3 +247,30 @@ def test_time_grid():
     assert time_grid(4) == [1, 0.75, 0.5, 0.25, 0]
     with pytest.raises(ValueError, match="at least 1"):
         time_grid(0)
+
+
+def test_given_pads_do_not_delay_the_surest():
+    """A row of 8 masks takes 8 steps of one token each, however many given [pad]s stand after it."""
+
+    def model(state):
+        at = state.x == V.mask
+        return Prediction(at=at, log_score=torch.randn(int(at.sum()), V.size), velocity=torch.zeros_like(state.z))
+
+    for L in (8, 20, 40):
+        start = all_masked(1, L)
+        x = start.x.clone()
+        x[0, 8:] = V.pad
+        torch.manual_seed(0)
+        states = reverse(model, dataclasses.replace(start, x=x), time_grid(8), V, row_keys(0, 1), MostCertainFirst())
+        assert [int((state.x == V.mask).sum()) for state in states] == list(range(8, -1, -1))
+
+
+def test_scores_that_are_no_numbers_end():
+    start = all_masked(1, 6)
+
+    def model(state):
+        at = state.x == V.mask
+        score = torch.full((int(at.sum()), V.size), torch.nan)
+        return Prediction(at=at, log_score=score, velocity=torch.zeros_like(state.z))
+
+    assert len(list(reverse(model, start, time_grid(3), V, row_keys(0, 1), MostCertainFirst()))) == 4

@@ -1,0 +1,91 @@
+"""Rows of an evaluation: made once, gone on with, never mistaken for somebody else's file."""
+
+import json
+
+import pytest
+import torch
+
+from ddot.backbones.llama import LlamaConfig
+from ddot.benchmarks import read_items
+from ddot.chance import row_keys
+from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.evaluate import Loaded, evaluate, generate, ways
+from ddot.tokens import learn_bpe
+
+SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    tokenizer = learn_bpe(SENTENCES, 320)
+    config = DenoiserConfig.extended(LlamaConfig(32, 1, 2, 1, 64, tokenizer.vocabulary.rows), tokenizer.vocabulary)
+    return Loaded(Denoiser(config).eval(), tokenizer, "tiny", batch=2)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    words = [sentence.split() for sentence in SENTENCES]
+    keep = [[0, 1, 2, 6, 7], list(range(8)), [1]]  # the second has nothing missing
+    lines = [{"id": str(i), "words": w, "keep": k} for i, (w, k) in enumerate(zip(words, keep, strict=True))]
+    (tmp_path / "own.test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path
+
+
+def rows_of(model, bench, output, methods=("unfilled", "planned"), **more):
+    return list(evaluate(model, bench, output, ["own"], methods=methods, steps=(2,), **more))
+
+
+def test_every_way_gives_a_row_for_every_item(model, bench, tmp_path):
+    rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=("unfilled", *ways()))
+    assert len(rows) == 2 * (1 + len(ways()))
+    for row in rows:
+        assert row["items"] == 3
+        if row["method"] in (
+            "unfilled",
+            "planned",
+            "ddot-u-planned",
+            "ddot-r-planned",
+            "fixed-guessed",
+            "fixed-oracle",
+        ):
+            assert row["success"] == 100.0  # the order is kept by construction
+    texts = (tmp_path / "rows.texts.jsonl").read_text().splitlines()
+    assert len(texts) == 3 * len(rows)
+
+
+def test_unfilled_located_and_full_items_by_hand(model, bench):
+    items = read_items(bench / "own.test.jsonl")
+    texts, _ = generate(model, items, ways()["fixed-oracle"], located=True, steps=2)
+    assert texts[1] == list(items[1].words)  # nothing was missing, nothing is added
+    assert texts[0][:3] == ["the", "small", "boat"]
+
+
+def test_goes_on_where_it_stopped(model, bench, tmp_path):
+    output = tmp_path / "rows.jsonl"
+    whole = rows_of(model, bench, output)
+    assert rows_of(model, bench, output) == []
+    kept = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join(kept[:2]) + kept[2][:20])  # killed while writing the third
+    again = rows_of(model, bench, output)
+    strip = lambda row: {k: v for k, v in row.items() if k != "seconds"}  # noqa: E731
+    assert [strip(row) for row in again] == [strip(row) for row in whole[2:]]
+    assert len(output.read_text().splitlines()) == 4
+
+
+def test_mistakes(model, bench, tmp_path):
+    diary = tmp_path / "diary.jsonl"
+    diary.write_text("dear diary\n")
+    with pytest.raises(ValueError, match="holds no rows"):
+        rows_of(model, bench, diary)
+    assert diary.read_text() == "dear diary\n"
+    with pytest.raises(ValueError, match="no method 'magic'"):
+        rows_of(model, bench, tmp_path / "r.jsonl", methods=("magic",))
+    with pytest.raises(ValueError, match="no task 'both'"):
+        rows_of(model, bench, tmp_path / "r.jsonl", tasks=("both",))
+    with pytest.raises(FileNotFoundError, match="no benchmark"):
+        list(evaluate(model, bench, tmp_path / "r.jsonl", ["other"]))
+
+
+def test_keys_belong_to_rows():
+    assert (row_keys(0, 3)[1:] == row_keys(0, 2, first=1)).all()
