@@ -95,9 +95,10 @@ def fill_file(
             raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
     if output.exists() and output.samefile(source):
         raise ValueError(f"{output} is the input itself; choose another --output")
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
-    before, errors = _finished(source, output, rank, world)
+    if output.is_dir() or not output.parent.is_dir():
+        wrong = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        raise FileNotFoundError(f"{wrong}; --output wants a file in a folder that exists")
+    before, errors = _finished(source, output, defaults, rank, world)
     done = before
     each(done)
     with (
@@ -140,7 +141,7 @@ def count_lines(source: Path) -> int:
         return sum(bool(line.strip()) for line in lines)
 
 
-def _finished(source: Path, output: Path, rank: int, world: int) -> tuple[int, int]:
+def _finished(source: Path, output: Path, defaults: dict[str, Any], rank: int, world: int) -> tuple[int, int]:
     """(lines done, errors among them) of an output that was begun. A last line that is cut off is taken away.
 
     A file that is not such an output is refused, not touched.
@@ -158,11 +159,13 @@ def _finished(source: Path, output: Path, rank: int, world: int) -> tuple[int, i
             found = _parsed(line)
             if "id" not in found or not ("text" in found or "error" in found):
                 raise foreign
-            wanted = _parsed(asked).get("id", number)
-            if json.dumps(found["id"]) != json.dumps(wanted):
-                raise ValueError(
-                    f"{output} is not of {source.name}: line {done + 1} has another id; choose another --output"
-                )
+            wanted = {"id": number, **defaults, **_parsed(asked)}
+            for name in ("id", "seed", "steps") if "text" in found else ("id",):
+                if json.dumps(found.get(name)) != json.dumps(wanted.get(name)):
+                    raise ValueError(
+                        f"{output} was made from other lines or settings: line {done + 1} has another {name}; "
+                        "choose another --output"
+                    )
             whole, done, errors = whole + len(line), done + 1, errors + ("error" in found)
         if b"\n" in lines.read():
             raise ValueError(f"{output} has more lines than {source.name}; choose another --output")

@@ -59,6 +59,9 @@ class Choice:
     terminal: str | None = None
 
     def __post_init__(self) -> None:
+        for name, value in (("steps", self.steps), ("temperature", self.temperature), ("top_p", self.top_p)):
+            if isinstance(value, bool) or not isinstance(value, int if name == "steps" else int | float):
+                raise ValueError(f"{name} is {value!r}; wanted a {'whole ' * (name == 'steps')}number")
         if not 1 <= self.steps <= 1000:
             raise ValueError(f"steps is {self.steps}; it must lie between 1 and 1000")
         if not 0 <= self.temperature <= 10:

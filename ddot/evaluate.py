@@ -197,7 +197,8 @@ def _rows_of(output: Path) -> set[tuple[Any, ...]]:
     whole = output.read_bytes()
     kept = whole[: whole.rfind(b"\n") + 1]
     try:
-        rows = {_identity(json.loads(line)) for line in kept.splitlines()}
+        found = [json.loads(line) for line in kept.splitlines()]
+        rows = {_identity(row) for row in found if not row.get("missing")}  # those without a metric are made again
     except (ValueError, AttributeError):
         raise ValueError(f"{output} exists and holds no rows of an evaluation; choose another --output") from None
     if len(kept) < len(whole):

@@ -5,6 +5,7 @@ says; that fills keep their bounds is `typist`'s work. Texts are filled one by o
 the same alone and among others.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -63,6 +64,32 @@ class Frame:
         return "".join(f" {MASKED}" if self.pieces[i] is None else str(self.pieces[i]) for i in order).strip()
 
 
+class _OneThread:
+    """One torch thread for each filling, while any is going on: a sum over two halves is another number.
+
+    Short texts are also quickest so. The number of threads is the whole process's; the last one out sets it back.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.before = torch.get_num_threads()
+            self.inside += 1
+        torch.set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                torch.set_num_threads(self.before)
+
+
+_one_thread = _OneThread()
+
+
 class Model:
     """A network with its tokenizer, ready to fill blanks. Made by `ddot.load`."""
 
@@ -87,6 +114,9 @@ class Model:
         `fills` locks blanks of a single text: a string stays, None is filled anew.
         """
         choice = Choice(steps, temperature, top_p, terminal)
+        _check_kinds(n=(n, int), seed=(seed, int))
+        if not isinstance(text, str) and not (isinstance(text, list) and all(isinstance(t, str) for t in text)):
+            raise ValueError(f"text is {_short(text)}; wanted a string, or a list of strings")
         if not 1 <= n <= 100:
             raise ValueError(f"n is {n}; it must lie between 1 and 100")
         if fills is not None and not isinstance(text, str):
@@ -116,6 +146,7 @@ class Model:
     ) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. The words move, unless `terminal` is None."""
         choice = Choice(steps, temperature, top_p, terminal)
+        _check_kinds(text=(text, str), seed=(seed, int))
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
         if len(window(template, [], self.tokenizer).template.blanks) < len(template.blanks):
@@ -166,7 +197,7 @@ class Model:
         while len(raw) < len(template.blanks):
             part = window(template, set_fills(template, raw), self.tokenizer, located)
             seen = view(part.template, self.tokenizer, located, part.begins, part.ends)
-            with torch.inference_mode(), self.denoiser.quickly():
+            with torch.inference_mode(), _one_thread, self.denoiser.quickly():
                 filled = self.filler.fill(seen, part.template.blanks, fold(key, len(raw)), choice, draw)
             log_chances += filled.log_chances
             raw += filled.raw
@@ -178,7 +209,7 @@ class Model:
         states: Iterator[State] | None = None
         while True:
             # Entered anew for each state: whoever reads the frames is not left in inference mode between them.
-            with torch.inference_mode(), self.denoiser.quickly():
+            with torch.inference_mode(), _one_thread, self.denoiser.quickly():
                 states = states or self.filler.states(seen, template.blanks, key, choice)
                 state = next(states, None)
             if state is None:
@@ -208,6 +239,11 @@ def load(
     `device`: cpu, cuda or mps; without it cuda is taken when there is one. `precision`: int8 or float32; "auto" is
     int8 on a CPU for weights that are stored so. `threads`: texts of a list that are filled at the same time.
     """
+    _check_kinds(threads=(threads, int))
+    if model is not None and not isinstance(model, str | Path):
+        raise ValueError(f"model is {_short(model)}; wanted a folder, owner/name on the hub, or nothing")
+    if threads < 1:
+        raise ValueError(f"threads is {threads}; at least 1 is needed")
     if precision not in ("auto", "int8", "float32"):
         raise ValueError(f"precision is '{precision}'; there are auto, int8 and float32")
     folder = find(model)
@@ -218,6 +254,18 @@ def load(
     int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
     denoiser, tokenizer = load_model(folder, int8=int8)
     return Model(denoiser.to(where), tokenizer, "ddot" if model is None else str(model), threads)
+
+
+def _check_kinds(**given: tuple[object, type]) -> None:
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            wanted = "a whole number" if kind is int else "a string"
+            raise ValueError(f"{name} is {_short(value)}; wanted {wanted}")
+
+
+def _short(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 40 else said[:37] + "…"
 
 
 def _put_back(locked: Sequence[str | None], fills: Sequence[str]) -> list[str]:

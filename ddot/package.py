@@ -63,8 +63,8 @@ def find(name: str | Path | None) -> Path:
         if not (EMBEDDED / "config.json").is_file():
             raise FileNotFoundError(f"this copy of ddot carries no model ({EMBEDDED} is empty); name one: --model DIR")
         return EMBEDDED
-    if Path(name).exists() or str(name).count("/") != 1 or str(name).startswith("."):
-        return model_folder(name)
+    if Path(name).exists() or str(name).count("/") != 1 or str(name)[0] in "./~":
+        return model_folder(Path(name).expanduser())
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError

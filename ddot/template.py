@@ -41,10 +41,14 @@ class Blank:
 
 @dataclass(frozen=True)
 class Template:
-    """Literal text around blanks: literals[0], blank 0, literals[1], …, literals[-1]."""
+    """Literal text around blanks: literals[0], blank 0, literals[1], …, literals[-1].
+
+    `apart`: literals are words of their own, so fills are set off by spaces whatever the words look like.
+    """
 
     literals: tuple[str, ...]
     blanks: tuple[Blank, ...]
+    apart: bool = False
 
     def text(self, fills: Sequence[str]) -> str:
         """The literal text with a fill at each blank."""
@@ -132,8 +136,11 @@ def free(source: str) -> Template:
     if not words:
         raise ValueError("the text is empty; give the words that must appear, in order")
     _check_characters(source)
-    apart = [" " + word for word in words[1:]]
-    return Template(("", words[0], *apart, ""), tuple(Blank() for _ in range(len(words) + 1)))
+    blank = next((word for word in words if _BLANK.search(word) and "\\" not in word), None)
+    if blank is not None:
+        raise ValueError(f"'{blank}' is a blank; words in order have none, text goes wherever it fits. Leave it out")
+    rest = [" " + word for word in words[1:]]
+    return Template(("", words[0], *rest, ""), tuple(Blank() for _ in range(len(words) + 1)), apart=True)
 
 
 def lock(template: Template, fills: Sequence[str | None]) -> Template:
@@ -156,7 +163,7 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
                 f"the fill {_short(fill)} has {len(fill.split())} words, but blank {number + 1} asks for {blank}; "
                 "change one of them"
             )
-    return Template(tuple(literals), tuple(blanks))
+    return Template(tuple(literals), tuple(blanks), template.apart)
 
 
 def _check_characters(text: str) -> None:

@@ -120,7 +120,7 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
             pieces += [text[start:end] for start, end in pairwise([0, *tokenizer.ends(text)])]
         if number < len(template.blanks):
             after.append(len(tokens) - 1)
-            first.append(_first_rule(literal))
+            first.append(_first_rule(literal, template.apart))
     tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
     is_open = np.zeros(len(tokens) + 1, bool)
     is_open[np.array(after, np.int64) + 1] = True
@@ -129,10 +129,10 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
     return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first))
 
 
-def _first_rule(before: str) -> int:
+def _first_rule(before: str, apart: bool) -> int:
     if not before or before[-1].isspace():
         return FIRST_APART
-    return FIRST_GLUED if opens(before) else FIRST_AFTER_WORD
+    return FIRST_GLUED if opens(before) and not apart else FIRST_AFTER_WORD
 
 
 def opens(before: str) -> bool:
@@ -155,15 +155,19 @@ def _unspaced(character: str) -> bool:
     return "\u3001" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or "\uff01" <= character <= "\uffef"
 
 
-def set_fill(raw: str, before: str, after: str) -> str:
-    """The fill as it stands between the text before and the text after, with the spaces it needs on either side."""
+def set_fill(raw: str, before: str, after: str, apart: bool = False) -> str:
+    """The fill as it stands between the text before and the text after, with the spaces it needs on either side.
+
+    `apart`: both are words of their own; only marks may touch them.
+    """
     words = " ".join(raw.split())
     if not words:
         return ""
-    at_border = not before or before[-1].isspace() or opens(before)
-    lead = "" if at_border or (words[0] in _CLOSERS and raw[0] != " ") else " "
-    at_border = not after or after[0].isspace() or closes(after) or opens((before + lead)[-1:] + words)
-    return lead + words + ("" if at_border else " ")
+    at_border = not before or before[-1].isspace() or (opens(before) and not apart)
+    touches = words[0] in (_MARKS if apart else _CLOSERS) and raw[0] != " "
+    lead = "" if at_border or touches else " "
+    glued = not apart and bool(after) and (closes(after) or opens((before + lead)[-1:] + words))
+    return lead + words + ("" if not after or after[0].isspace() or glued else " ")
 
 
 def set_fills(template: Template, raw: Sequence[str]) -> list[str]:
@@ -172,7 +176,7 @@ def set_fills(template: Template, raw: Sequence[str]) -> list[str]:
     before = ""
     for number, each in enumerate(raw):
         before = (before + template.literals[number])[-_LOOK_BACK:]
-        fills.append(set_fill(each, before, _following(template, raw, number)))
+        fills.append(set_fill(each, before, _following(template, raw, number), template.apart))
         before = (before + fills[-1])[-_LOOK_BACK:]
     return fills
 

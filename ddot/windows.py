@@ -49,7 +49,7 @@ def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer, locat
     middle = template.literals[first + 1 : last + 1]
     is_last = last + 1 == len(template.blanks)
     return Window(
-        Template((start, *middle, end), template.blanks[first : last + 1]),
+        Template((start, *middle, end), template.blanks[first : last + 1], template.apart),
         begins=start == whole,
         ends=is_last and end == template.literals[last + 1],
     )

@@ -5,6 +5,7 @@ other ways of filling, and the same trunk generating left to right with a cache 
 do not matter for speed, so baselines run on the weights there are.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,6 +81,7 @@ def measure(model: str | Path | None = None, steps: int = STEPS, rounds: int = 3
     with torch.inference_mode():
         for turn in range(rounds + 1):
             for name, way in ways.items():
+                print(f"ddot: round {turn} of {rounds}, {name}", file=sys.stderr)
                 for text in SENTENCES:
                     start = time.perf_counter()
                     way(text)

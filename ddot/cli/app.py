@@ -15,6 +15,22 @@ plot = typer.Typer(no_args_is_help=True, help="Draw how positions move.")
 app.add_typer(bench, name="bench")
 app.add_typer(plot, name="plot")
 
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ddot import __version__
+
+        print(f"ddot {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def about(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it.")] = False,
+) -> None:
+    """Fill blanks of unknown length in text."""
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a row a line, instead of a table.")]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
@@ -53,10 +69,7 @@ def cuda() -> bool:
 
 
 def load_model(name: str | None, device: str | None = None) -> Any:
-    """A model, with the cores of this machine shared out as is best for short texts: one each."""
-    import torch
-
+    """A model that fills as many texts at once as there are cores."""
     from ddot.infill import load
 
-    torch.set_num_threads(1)
     return load(name, device, threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)

@@ -109,7 +109,9 @@ def evaluate(
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, 256 if on_gpu else 1, 1 if on_gpu else asked.threads)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
-    rows = rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures)
+    rows = list(rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures))
+    for sentence in {said for row in rows for said in row.pop("missing", {}).values()}:
+        print(f"ddot: {sentence}", file=sys.stderr)
     aside = () if as_json else ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit")
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
 

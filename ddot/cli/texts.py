@@ -51,11 +51,16 @@ def infill(
         raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
     if trace is not None and (len(given) != 1 or n != 1):
         raise ValueError("--trace saves one filling; give one text and --n 1")
+    if trace is not None and not trace.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {trace.parent}; make it first")
     filler = load_model(model)
     how = {name: value for name, value in settings.items() if name != "n"}
     frames = None if trace is None else filler.stream(given[0], free=free, **how)
     for text in given:
-        for found in filler.infill(text, free=free, **settings):
+        answers = filler.infill(text, free=free, **settings)
+        if len(answers) < n:
+            print(f"ddot: only {len(answers)} of {n} answers differ", file=sys.stderr)
+        for found in answers:
             if as_json:
                 print(json.dumps({**asdict(found), "steps": steps, "seed": seed}, ensure_ascii=False))
             else:
@@ -79,10 +84,18 @@ def _infill_file(
     with processes("cuda" if cuda() else "cpu", patience=timedelta(days=30)) as (rank, world, device):
         filler = load_model(model, str(device))
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), disable=rank > 0) as bar:
-            task = bar.add_task("", total=-(-count_lines(source) // world) if source.is_file() else None)
-            part = part_of(output, rank, world)
-            done = fill_file(filler, source, part, settings, lambda n: bar.update(task, completed=n), rank, world)
+        bar = Progress(*columns, console=Console(stderr=True), disable=rank > 0)
+        task = bar.add_task("", total=-(-count_lines(source) // world) if source.is_file() else None)
+        part = part_of(output, rank, world)
+
+        def advance(lines: int) -> None:
+            bar.start()  # only when nothing is wrong with the files
+            bar.update(task, completed=lines)
+
+        try:
+            done = fill_file(filler, source, part, settings, advance, rank, world)
+        finally:
+            bar.stop()
         barrier()
         stopped = bool(largest(float(done.interrupted), 0.0)[0])
         if world > 1 and rank == 0 and not stopped:
@@ -91,6 +104,8 @@ def _infill_file(
     if stopped:
         print(f"ddot: interrupted; {done.lines} lines are in {part}, the same command goes on", file=sys.stderr)
         raise typer.Exit(130)
+    if done.lines == done.before:
+        print(f"ddot: all {done.lines} lines were in {output} already", file=sys.stderr)
     if done.errors:
         print(
             f'ddot: {done.errors} of {done.lines} lines could not be filled; see "error" in {output}', file=sys.stderr
@@ -186,4 +201,6 @@ def plot_coupling(
     from ddot.plots import training_paths
     from ddot.tracks import marked_sentence
 
-    print(json.dumps(training_paths(marked_sentence(text, seed), output, seed=seed)))
+    for name, crossed in training_paths(marked_sentence(text, seed), output, seed=seed).items():
+        print(f"{name}: {crossed['prompt']} crossings within the prompt, {crossed['response']} within the response")
+    print(output)
