@@ -16,7 +16,7 @@ app.add_typer(bench, name="bench")
 app.add_typer(plot, name="plot")
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool | None) -> None:
     if wanted:
         from ddot import __version__
 
@@ -26,7 +26,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def about(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it.")] = False,
+    version: Annotated[
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="The version of ddot.")
+    ] = None,
 ) -> None:
     """Fill blanks of unknown length in text."""
 
