@@ -33,7 +33,7 @@ def device_of(name: str) -> torch.device:
         raise ValueError(f"there is no device '{name}'; devices are cpu, cuda and mps") from None
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(where.type, False):
-        raise ValueError(f"device is {name}, but torch finds none here; use cpu")
+        raise ValueError(f"device is {name}, but torch finds no GPU here; use cpu")
     return where
 
 

@@ -149,7 +149,7 @@ class Model:
         _check_kinds(text=(text, str), seed=(seed, int))
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
-        if len(window(template, [], self.tokenizer).template.blanks) < len(template.blanks):
+        if len(window(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):
             raise ValueError(
                 "the text has too many blanks, or too much between them, to be watched at once; shorten it"
             )

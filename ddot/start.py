@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,11 +37,18 @@ def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[
 def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, tokens: int) -> Tokenizer:
     """The tokenizer the texts are packed with in `folder`: the given one, or one of `tokens` tokens learnt from them.
 
-    A folder that was packed from the same texts before is kept.
+    A folder that was packed from the same texts before is kept. (The texts may be gone by then.)
     """
-    about = {"texts": [_fingerprint(text) for text in texts], "learnt": None if given else tokens}
+    about: dict[str, Any] = {
+        "texts": [Path(text).name for text in texts],
+        "contents": [_fingerprint(text) for text in texts],
+        "learnt": None if given else tokens,
+    }
     if folder.is_dir():
         meta = Corpus(folder).meta
+        about["contents"] = [
+            now or then for now, then in zip(about["contents"], meta.get("contents", ()), strict=False)
+        ]
         if {name: meta.get(name) for name in about} != about:
             raise ValueError(f"{folder} was packed from other texts, or with other tokens; choose another --output")
         return Tokenizer.load(folder)
@@ -50,10 +58,9 @@ def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, to
     return tokenizer
 
 
-def _fingerprint(text: str) -> str:
-    """The name of a source and, of a file, what is in it."""
-    path = Path(text)
-    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}" if path.is_file() else text
+def _fingerprint(text: str) -> str | None:
+    """Tells whether two files hold the same; None for what is no file here."""
+    return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16] if Path(text).is_file() else None
 
 
 def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:

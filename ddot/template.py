@@ -136,9 +136,6 @@ def free(source: str) -> Template:
     if not words:
         raise ValueError("the text is empty; give the words that must appear, in order")
     _check_characters(source)
-    blank = next((word for word in words if _BLANK.search(word) and "\\" not in word), None)
-    if blank is not None:
-        raise ValueError(f"'{blank}' is a blank; words in order have none, text goes wherever it fits. Leave it out")
     rest = [" " + word for word in words[1:]]
     return Template(("", words[0], *rest, ""), tuple(Blank() for _ in range(len(words) + 1)), apart=True)
 

@@ -49,6 +49,10 @@ def infill(
     given = list(texts or ([] if sys.stdin.isatty() else [line.rstrip("\n") for line in sys.stdin if line.strip()]))
     if not given:
         raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
+    if free and any("___" in text for text in given):
+        raise ValueError(
+            "--free takes words in order and no blanks: text goes wherever it fits; leave out ___ or --free"
+        )
     if trace is not None and (len(given) != 1 or n != 1):
         raise ValueError("--trace saves one filling; give one text and --n 1")
     if trace is not None and not trace.parent.is_dir():

@@ -312,6 +312,9 @@ def test_texts_are_packed_once(tmp_path):
     tokenizer, ((weight, corpus),), dev = open_data(tiny(f"data.texts={text}"), tmp_path, 0)
     assert (weight, dev) == (1.0, None)
     assert [tokenizer.decode(corpus.passage(i, 99)[0]).strip() for i in range(3)] == OTHER_TEXTS.splitlines()
+    text.write_text(OTHER_TEXTS + "One more line.\n")
+    with pytest.raises(ValueError, match="packed from other texts"):
+        open_data(tiny(f"data.texts={text}"), tmp_path, 0)
     text.unlink()
     open_data(tiny(f"data.texts={text}"), tmp_path, 0)
     with pytest.raises(ValueError, match="packed from other texts"):
