@@ -220,3 +220,27 @@ def test_shares_of_lengths_of_the_embedded_model(embedded):
 def test_mistakes_are_told_in_a_sentence(toy, call, says):
     with pytest.raises(ValueError, match=says):
         call(toy)
+
+
+@pytest.mark.slow
+def test_the_number_of_torch_threads_changes_nothing(embedded):
+    """A sum over two halves is another number; one seed gives one answer all the same, and the number is left alone."""
+    before = torch.get_num_threads()
+    answers = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            answers.append(embedded.infill(TEXTS[1], steps=4, temperature=0.8, seed=7))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert answers[0] == answers[1]
+
+
+def test_given_words_stay_words(toy):
+    for words in ("_x_ cat- (dog", "lamp door", '\'tis "quoted" a/b'):
+        text = toy.infill(words, free=True, steps=3, temperature=1.0)[0].text
+        rest = iter(text.split())
+        for word in words.split():
+            # Only a mark may touch a given word.
+            assert any(found == word or (found.startswith(word) and not found[len(word)].isalnum()) for found in rest)
