@@ -24,17 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-
-def device_of(name: str) -> torch.device:
-    """The device of that name, if this machine has it."""
-    try:
-        where = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"there is no device '{name}'; devices are cpu, cuda and mps") from None
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(where.type, False):
-        raise ValueError(f"device is {name}, but torch finds no GPU here; use cpu")
-    return where
+from ddot.devices import device_of
 
 
 @contextmanager

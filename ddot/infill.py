@@ -21,7 +21,7 @@ from ddot.blanks import STEPS, Choice, Filler
 from ddot.chance import fold, row_keys
 from ddot.checkpoint import load_model
 from ddot.denoiser import Denoiser
-from ddot.distributed import device_of
+from ddot.devices import device_of
 from ddot.package import find, is_compressed
 from ddot.quantise import available
 from ddot.records import OPEN, State

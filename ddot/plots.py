@@ -17,11 +17,11 @@ import numpy as np
 from rich.cells import cell_len
 
 from ddot.coupling import Coupling, couple, couple_independently
+from ddot.files import write_whole
 from ddot.infill import Frame
 from ddot.labels import printable, spread
 from ddot.positions import Terminal, random_terminal
 from ddot.records import PAD, PROMPT, RESPONSE
-from ddot.trace import write_whole
 from ddot.tracks import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 
 # Okabe and Ito's colours: told apart by colour-blind readers, and in grey by their lightness.

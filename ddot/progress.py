@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from torch import Tensor
 from ddot.checkpoint import without_values
 from ddot.denoiser import DenoiserConfig
 from ddot.distributed import mean, whole
+from ddot.files import write_whole
 from ddot.losses import LOSSES
 from ddot.noise import LogLinear
 from ddot.records import PROMPT, Slots
@@ -191,9 +191,7 @@ def _rewound(file: Path, step: int) -> Path:
     """The log up to `step`: what a killed run wrote after its last checkpoint is written again."""
     if file.is_file():
         lines = file.read_text(errors="replace").splitlines()
-        draft = file.with_suffix(".unfinished")
-        draft.write_text("".join(line + "\n" for line in lines if _is_of(line, step)))
-        os.replace(draft, file)
+        write_whole(file, "".join(line + "\n" for line in lines if _is_of(line, step)).encode())
     return file
 
 

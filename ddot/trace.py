@@ -8,12 +8,12 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ddot.files import write_whole
 from ddot.infill import Frame
 
 _PARTS = {"text": str, "settings": dict, "frames": list}
@@ -34,21 +34,6 @@ def save_trace(path: Path | str, text: str, settings: dict[str, Any], frames: Se
     lines = [json.dumps(asdict(frame), ensure_ascii=False, allow_nan=False) for frame in frames]
     body = ",\n".join(lines)
     write_whole(path, f'{head[:-1]}, "frames": [\n{body}\n]}}\n'.encode())
-
-
-def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a file under another name, then give it its own: a stop halfway leaves no half file."""
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file in it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; make it first")
-    draft = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
-    try:
-        draft.write_bytes(content)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def load_trace(path: Path | str) -> Trace:

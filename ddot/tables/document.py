@@ -1,10 +1,10 @@
 """Files that tables come from and go to: rows as JSON lines, a Markdown document with a marked place."""
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
+
+from ddot.files import write_whole
 
 
 def read_rows(*files: Path) -> list[dict[str, Any]]:
@@ -48,16 +48,4 @@ def insert(document: Path, marker: str, text: str) -> None:
     lines = [begin, "", *text.strip().splitlines(), "", end]
     new = before + newline.join(lines) + after
     if new != old:
-        _write_whole(document.resolve(), new)
-
-
-def _write_whole(file: Path, content: str) -> None:
-    """Write under another name, then give it its own: a stop halfway leaves no half file."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}.unfinished")
-    try:
-        with open(draft, "w", encoding="utf-8", newline="") as sink:
-            sink.write(content)
-        shutil.copymode(file, draft)
-        os.replace(draft, file)
-    finally:
-        draft.unlink(missing_ok=True)
+        write_whole(document.resolve(), new.encode())

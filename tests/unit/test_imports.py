@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernels chance records tokens noise rooms signals checkout",
+    "kernels chance records tokens noise rooms signals checkout devices files",
     "positions coupling absorbing annealing masking corpora packing template",
     "backbones",
     "denoiser",
