@@ -44,7 +44,7 @@ SENTENCES = (
     "After three hours on the road we finally ___ and asked for a room with a view of the lake.",
     "He wrote a long letter to his brother in which ___ and promised to visit him soon in the new year.",
 )
-MANY = 512
+MANY = 1024
 
 
 class Everywhere(nn.Module):
