@@ -127,8 +127,10 @@ def _with_stay(moves: Float[Tensor, "M V"], mask: int) -> Float[Tensor, "M V"]:
     leave = moves.sum(-1)
     # A large step of an imperfect score may ask for more than certainty.
     moves = moves / leave.clamp(min=1.0)[:, None]
-    return moves.index_add(1, torch.tensor([mask], device=moves.device), (1 - leave).clamp(min=0.0)[:, None])
+    return _at_mask(moves, mask, (1 - leave).clamp(min=0.0))
 
 
-def _at_mask(rows: Float[Tensor, "M V"], mask: int, value: float) -> Float[Tensor, "M V"]:
-    return rows.index_fill(1, torch.tensor([mask], device=rows.device), value)
+def _at_mask(rows: Float[Tensor, "M V"], mask: int, value: float | Float[Tensor, "M"]) -> Float[Tensor, "M V"]:
+    rows = rows.clone()
+    rows[:, mask] = value  # a number, not a tensor of indices: a GPU would have to wait for that
+    return rows

@@ -88,7 +88,10 @@ class Tempered:
 
 
 def _without(chances: Float[Tensor, "M V"], *tokens: int) -> Float[Tensor, "M V"]:
-    return chances.index_fill(1, torch.tensor(tokens, device=chances.device), 0.0)
+    chances = chances.clone()
+    for token in tokens:
+        chances[:, token] = 0.0
+    return chances
 
 
 def _candidates(

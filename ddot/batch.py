@@ -7,9 +7,7 @@ Output: {"id", "text", "fills", "score", "steps", "seed", "seconds"}, or {"id", 
 import json
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice, takewhile, zip_longest
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import IO, Any
 
 from ddot.infill import Model
 from ddot.signals import interruptions
+from ddot.tasks import Task
 
 SETTINGS: dict[str, type | tuple[type, ...]] = {
     "n": int,
@@ -36,8 +35,11 @@ class Summary:
     interrupted: bool
 
 
-def answer(model: Model, number: int, line: bytes, defaults: dict[str, Any]) -> dict[str, Any]:
-    """The output for one input line. A mistake in it becomes an error; `number` stands in for a missing id."""
+def answer(model: Model, number: int, line: bytes, defaults: dict[str, Any]) -> Generator[Task, Any, dict[str, Any]]:
+    """The way to the output for one input line. A mistake in it becomes an error; `number` stands in for a missing id.
+
+    The output's "seconds" are from when the line was begun, among others at work, until its answer was there.
+    """
     known: Any = number
     try:
         try:
@@ -47,12 +49,14 @@ def answer(model: Model, number: int, line: bytes, defaults: dict[str, Any]) -> 
         if not isinstance(request, dict):
             raise ValueError(f'line {number} is a {type(request).__name__}; wanted {{"id": …, "text": "… ___ …"}}')
         known = request.get("id", number)
-        return {"id": known, **_filled(model, number, request, defaults)}
+        return {"id": known, **(yield from _filled(model, number, request, defaults))}
     except ValueError as error:
         return {"id": known, "error": str(error)}
 
 
-def _filled(model: Model, number: int, request: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def _filled(
+    model: Model, number: int, request: dict[str, Any], defaults: dict[str, Any]
+) -> Generator[Task, Any, dict[str, Any]]:
     given = [name for name in ("text", "free") if name in request]
     if len(given) != 1 or not isinstance(request[given[0]], str):
         has = ", ".join(request) or "nothing"
@@ -64,7 +68,8 @@ def _filled(model: Model, number: int, request: dict[str, Any], defaults: dict[s
                 raise ValueError(f'line {number}: "{name}" is {request[name]!r}; wanted {_kind_name(kind)}')
             settings[name] = request[name]
     start = time.perf_counter()
-    found = [asdict(each) for each in model.infill(request[given[0]], free=given[0] == "free", **settings)]
+    answers = yield from model.way(request[given[0]], free=given[0] == "free", **settings)
+    found = [asdict(each) for each in answers]
     more = {"alternatives": found[1:]} if settings["n"] > 1 else {}
     spent = round(time.perf_counter() - start, 3)
     return {**found[0], **more, "steps": settings["steps"], "seed": settings["seed"], "seconds": spent}
@@ -101,31 +106,14 @@ def fill_file(
     before, errors = _finished(source, output, defaults, rank, world)
     done = before
     each(done)
-    with (
-        interruptions(hold_back_all=world > 1) as interrupted,
-        open(output, "ab") as sink,
-        ThreadPoolExecutor(model.threads) as pool,
-    ):
-        lines = islice(_mine(source, rank, world), before, None)
-        for result in _in_order(pool, model, takewhile(lambda _: not interrupted(), lines), defaults):
+    with interruptions(hold_back_all=world > 1) as interrupted, open(output, "ab") as sink:
+        lines = takewhile(lambda _: not interrupted(), islice(_mine(source, rank, world), before, None))
+        for result in model.answers(answer(model, number, line, defaults) for number, line in lines):
             _write(sink, result)
             errors += "error" in result
             done += 1
             each(done)
         return Summary(done, errors, before, interrupted())
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, model: Model, lines: Iterator[tuple[int, bytes]], defaults: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Answers in the order of the lines, with a few lines at work at any time."""
-    waiting: deque[Future[dict[str, Any]]] = deque()
-    for number, line in lines:
-        waiting.append(pool.submit(answer, model, number, line, defaults))
-        if len(waiting) > model.threads:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def _mine(source: Path, rank: int, world: int) -> Iterator[tuple[int, bytes]]:

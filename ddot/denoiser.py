@@ -16,6 +16,7 @@ from ddot.backbones.dit import DiT, DiTConfig
 from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.backbones.trunk import Trunk
 from ddot.noise import LogLinear
+from ddot.portions import in_portions
 from ddot.records import KINDS, OPEN, Prediction, State
 from ddot.tokens import Vocabulary
 
@@ -62,6 +63,7 @@ class Denoiser(nn.Module):
         super().__init__()
         self.config = config
         self.noise = LogLinear()
+        self.portion: int | None = None  # how many slots get their logits at a time (see `portions`); None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width
         self.kind = nn.Embedding(KINDS, d)
@@ -119,8 +121,11 @@ class Denoiser(nn.Module):
         at = state.x == self.vocabulary.mask if at is None else at
         h, velocity = self.read(state)
         sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
-        log_score = self.score.log_score(self.logits(h[at]), sigma, self.vocabulary.mask)
-        return Prediction(at=at, log_score=log_score, velocity=velocity)
+        (log_score,) = in_portions(self._log_score, self.portion, h[at], sigma)
+        return Prediction(at=at, log_score=log_score, velocity=velocity, portion=self.portion)
+
+    def _log_score(self, hidden: Float[Tensor, "M d"], sigma: Float[Tensor, "M"]) -> tuple[Float[Tensor, "M V"]]:
+        return (self.score.log_score(self.logits(hidden), sigma, self.vocabulary.mask),)
 
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
         """The trunk's logits, −∞ at the rows that only round the vocabulary up."""

@@ -1,15 +1,13 @@
 """Infilling for people: templates in, texts out. `ddot.load()` gives a `Model`; `Model.infill` fills blanks.
 
 An answer is made of the template's own characters and the fills, so the literal text survives whatever the network
-says; that fills keep their bounds is `typist`'s work. Texts are filled one by one, on several threads: an answer is
-the same alone and among others.
+says; that fills keep their bounds is `rules`' work. On a CPU texts are filled one by one, on several threads; on a GPU
+many together. An answer is the same alone and among others.
 """
 
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,22 @@ from jaxtyping import UInt64
 from ddot.blanks import STEPS, Choice, Filler
 from ddot.chance import fold, row_keys
 from ddot.checkpoint import load_model
+from ddot.compiling import compile_blocks
 from ddot.denoiser import Denoiser
 from ddot.devices import device_of
 from ddot.package import find, is_compressed
 from ddot.quantise import available
 from ddot.records import OPEN, State
+from ddot.tasks import ALONE, GPU, Shape, Task
 from ddot.template import Template, lock, parse
 from ddot.template import free as words_in_order
+from ddot.together import R, Way, on_threads, one_thread, together
 from ddot.tokens import Tokenizer
 from ddot.typist import View, set_fills, view
 from ddot.windows import SLOTS, window
 
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while alternatives are wanting
+_AT_ONCE = 2048  # texts at work on a GPU: batches are full when many wait, and an interruption finishes them
 MASKED = "░"
 
 
@@ -64,38 +66,17 @@ class Frame:
         return "".join(f" {MASKED}" if self.pieces[i] is None else str(self.pieces[i]) for i in order).strip()
 
 
-class _OneThread:
-    """One torch thread for each filling, while any is going on: a sum over two halves is another number.
+class Model:
+    """A network with its tokenizer, ready to fill blanks. Made by `ddot.load`.
 
-    Short texts are also quickest so. The number of threads is the whole process's; the last one out sets it back.
+    `shape` is that of the network's batches; without it the one that suits the device.
     """
 
-    def __init__(self) -> None:
-        self.lock, self.inside, self.before = threading.Lock(), 0, 1
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.inside == 0:
-                self.before = torch.get_num_threads()
-            self.inside += 1
-        torch.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0:
-                torch.set_num_threads(self.before)
-
-
-_one_thread = _OneThread()
-
-
-class Model:
-    """A network with its tokenizer, ready to fill blanks. Made by `ddot.load`."""
-
-    def __init__(self, denoiser: Denoiser, tokenizer: Tokenizer, name: str = "", threads: int = 1):
+    def __init__(
+        self, denoiser: Denoiser, tokenizer: Tokenizer, name: str = "", threads: int = 1, shape: Shape | None = None
+    ):
         self.denoiser, self.tokenizer, self.name, self.threads = denoiser, tokenizer, name, threads
-        self.filler = Filler(denoiser, tokenizer)
+        self.filler = Filler(denoiser, tokenizer, shape or (GPU if denoiser.device.type == "cuda" else ALONE))
 
     def infill(
         self,
@@ -113,22 +94,50 @@ class Model:
 
         `fills` locks blanks of a single text: a string stays, None is filled anew.
         """
-        choice = Choice(steps, temperature, top_p, terminal)
-        _check_kinds(n=(n, int), seed=(seed, int))
         if not isinstance(text, str) and not (isinstance(text, list) and all(isinstance(t, str) for t in text)):
             raise ValueError(f"text is {_short(text)}; wanted a string, or a list of strings")
-        if not 1 <= n <= 100:
-            raise ValueError(f"n is {n}; it must lie between 1 and 100")
         if fills is not None and not isinstance(text, str):
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
-        templates = [self.template(each, free) for each in ([text] if isinstance(text, str) else text)]
-        fill = partial(self._alternatives, fills=fills, n=n, seed=seed, choice=choice, located=not free)
-        if min(self.threads, len(templates)) > 1:
-            with ThreadPoolExecutor(self.threads) as pool:
-                found = list(pool.map(fill, templates))
-        else:
-            found = list(map(fill, templates))
-        return found[0] if isinstance(text, str) else found
+        settings = (n, seed, steps, temperature, top_p, free, terminal, fills)
+        if isinstance(text, str):
+            return self._alone(self.way(text, *settings))
+        return list(self.answers([self.way(each, *settings) for each in text]))
+
+    def way(
+        self,
+        text: str,
+        n: int = 1,
+        seed: int = 0,
+        steps: int = STEPS,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        free: bool = False,
+        terminal: str | None = None,
+        fills: Sequence[str | None] | None = None,
+    ) -> Generator[Task, Any, list[Infill]]:
+        """What `infill` does for one text, for `answers` to drive. Mistakes are told at once."""
+        choice = Choice(steps, temperature, top_p, terminal)
+        _check_kinds(n=(n, int), seed=(seed, int))
+        if not 1 <= n <= 100:
+            raise ValueError(f"n is {n}; it must lie between 1 and 100")
+        return self._alternatives(self.template(text, free), fills, n, seed, choice, located=not free)
+
+    def answers(self, ways: Iterable[Way[R]]) -> Iterator[R]:
+        """The results of the ways of many texts, in order, with a bounded number of them at work at any time."""
+        if self.filler.network.shape.rows == 1 and self.threads > 1:
+            return on_threads(ways, self._alone, self.threads)
+        at_once = 1 if self.filler.network.shape.rows == 1 else _AT_ONCE
+        return together(ways, self.filler.network, at_once, self._calmly)
+
+    def _alone(self, way: Way[R]) -> R:
+        return next(together([way], self.filler.network, 1, self._calmly))
+
+    def _calmly(self) -> ExitStack:
+        """A context for everything that is computed."""
+        with ExitStack() as entered:
+            for context in (torch.inference_mode(), one_thread, self.denoiser.quickly()):
+                entered.enter_context(context)
+            return entered.pop_all()
 
     def template(self, text: str, free: bool = False) -> Template:
         """How a text is read: literals and blanks."""
@@ -163,8 +172,8 @@ class Model:
             raise ValueError(f"rollouts is {rollouts}; at least 1 is needed")
         template = parse(text)
         counts: list[dict[int, float]] = [{} for _ in template.blanks]
-        for rollout in range(rollouts):
-            filled = self._candidate(template, row_keys(seed, 1, first=rollout), Choice(steps=steps), True, True)
+        keys = [row_keys(seed, 1, first=rollout) for rollout in range(rollouts)]
+        for filled in self.answers(self._candidate(template, key, Choice(steps=steps), True, True) for key in keys):
             for count, each in zip(counts, filled.fills, strict=True):
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
@@ -172,7 +181,7 @@ class Model:
 
     def _alternatives(
         self, template: Template, fills: Sequence[str | None] | None, n: int, seed: int, choice: Choice, located: bool
-    ) -> list[Infill]:
+    ) -> Generator[Task, Any, list[Infill]]:
         locked = [None] * len(template.blanks) if fills is None else list(fills)
         left = lock(template, locked)
         found: dict[str, Infill] = {}
@@ -181,7 +190,7 @@ class Model:
             # The first is the likeliest; the others draw their lengths, then warm up while too few differ.
             warm = max(choice.temperature, _WARMER[attempt // n])
             mine = key if attempt == 0 else fold(key, attempt)
-            candidate = self._candidate(left, mine, replace(choice, temperature=warm), attempt > 0, located)
+            candidate = yield from self._candidate(left, mine, replace(choice, temperature=warm), attempt > 0, located)
             found.setdefault(candidate.text, candidate)
             if len(found) == n:
                 break
@@ -190,15 +199,14 @@ class Model:
 
     def _candidate(
         self, template: Template, key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool, located: bool
-    ) -> Infill:
+    ) -> Generator[Task, Any, Infill]:
         """One filling of all blanks, window by window."""
         raw: list[str] = []
         log_chances: list[float] = []
         while len(raw) < len(template.blanks):
             part = window(template, set_fills(template, raw), self.tokenizer, located)
             seen = view(part.template, self.tokenizer, located, part.begins, part.ends)
-            with torch.inference_mode(), _one_thread, self.denoiser.quickly():
-                filled = self.filler.fill(seen, part.template.blanks, fold(key, len(raw)), choice, draw)
+            filled = yield from self.filler.fill(seen, part.template.blanks, fold(key, len(raw)), choice, draw)
             log_chances += filled.log_chances
             raw += filled.raw
         fills = set_fills(template, raw)
@@ -209,7 +217,7 @@ class Model:
         states: Iterator[State] | None = None
         while True:
             # Entered anew for each state: whoever reads the frames is not left in inference mode between them.
-            with torch.inference_mode(), _one_thread, self.denoiser.quickly():
+            with self._calmly():
                 states = states or self.filler.states(seen, template.blanks, key, choice)
                 state = next(states, None)
             if state is None:
@@ -232,12 +240,17 @@ class Model:
 
 
 def load(
-    model: str | Path | None = None, device: str | None = None, precision: str = "auto", threads: int = 1
+    model: str | Path | None = None,
+    device: str | None = None,
+    precision: str = "auto",
+    threads: int = 1,
+    compile: bool = False,
 ) -> Model:
     """The embedded model, one in a folder, or one on the hub (owner/name), ready to fill blanks.
 
     `device`: cpu, cuda or mps; without it cuda is taken when there is one. `precision`: int8 or float32; "auto" is
-    int8 on a CPU for weights that are stored so. `threads`: texts of a list that are filled at the same time.
+    int8 on a CPU for weights that are stored so. `threads`: texts of a list that are filled at the same time on a CPU;
+    a GPU fills many together. `compile`: takes a minute before the first answer, for long lists on a GPU.
     """
     _check_kinds(threads=(threads, int))
     if model is not None and not isinstance(model, str | Path):
@@ -251,8 +264,12 @@ def load(
     can = where.type == "cpu" and available()
     if precision == "int8" and not can:
         raise ValueError(f"int8 runs on a CPU with oneDNN only, not on {where}; use precision='float32'")
+    if compile and where.type != "cuda":
+        raise ValueError(f"compiling pays on a GPU only, not on {where}; leave compile out")
     int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
     denoiser, tokenizer = load_model(folder, int8=int8)
+    if compile:
+        compile_blocks(denoiser)
     return Model(denoiser.to(where), tokenizer, "ddot" if model is None else str(model), threads)
 
 

@@ -1,6 +1,7 @@
 """How likely a network finds what was filled in: the score of an answer."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,38 +10,64 @@ from torch import Tensor
 
 from ddot import absorbing, rooms
 from ddot.denoiser import Denoiser
+from ddot.filling import Prompt
 from ddot.methods.fixed_length import FixedLength
-from ddot.records import OPEN, Prediction, State, to_device
-from ddot.template import Blank
-from ddot.typist import View, lay_out
+from ddot.portions import in_portions
+from ddot.records import Prediction, State, to_device
+from ddot.typist import View
 
 Tokens = Int[np.ndarray, "_"]  # lists of these differ in length
 
 _LEAST_CHANCE = 1e-12
 
 
-def token_chances(model: Denoiser, view: View, blanks: Sequence[Blank], found: Sequence[Tokens]) -> list[float]:
-    """The log-chance of every filled token, seen with every second one hidden: two looks at the text."""
-    prompt, spans = lay_out(view, blanks, [len(tokens) for tokens in found])
-    L = len(prompt) + sum(map(len, found))
+@dataclass(frozen=True)
+class Row:
+    """A prompt that is told its gaps' lengths, the slots of its blanks in order, and the tokens found for those."""
+
+    prompt: Prompt
+    slots: Int[np.ndarray, "n"]
+    tokens: Int[np.ndarray, "n"]
+
+
+def token_chances(model: Denoiser, texts: Sequence[Row], L: int, rows: int = 1) -> list[list[float]]:
+    """For each text the log-chance of every filled token, seen with every second one hidden: two looks at a batch.
+
+    The batch has at least `rows` rows: the last text is repeated, with nothing hidden.
+    """
     mask = model.vocabulary.mask
-    start = FixedLength().start([prompt.example], L, np.zeros(1, np.uint64), model.vocabulary)
+    examples = [text.prompt.example for text in texts]
+    examples += examples[-1:] * (rows - len(texts))
+    start = FixedLength().start(examples, L, np.zeros(len(examples), np.uint64), model.vocabulary)
     x = start.x.clone()
-    for span, tokens in zip(spans, found, strict=True):
-        x[0, span.start : span.stop] = torch.from_numpy(tokens)
-    open_slots = torch.nonzero(start.kind[0] == OPEN)[:, 0]
-    log_chances: list[float] = []
+    for row, text in enumerate(texts):
+        x[row, text.slots] = torch.from_numpy(text.tokens)
+    x[len(texts) :] = x[len(texts) - 1]
+    log_chances: list[list[float]] = [[] for _ in texts]
     for parity in (0, 1):
-        hidden = open_slots[parity::2]
-        if len(hidden):
-            seen = x.clone()
-            seen[0, hidden] = mask
-            t = torch.full((1,), len(hidden) / len(open_slots))
-            state = State(seen, start.z, start.kind, start.room, t)
-            prediction: Prediction = model(to_device(state, model.device))
-            chances = absorbing.final(prediction.log_score, mask).cpu()
-            log_chances += _log(chances.gather(1, x[0, hidden][:, None])[:, 0])
+        seen, t = x.clone(), start.t.clone()
+        hidden = [text.slots[parity::2] for text in texts]
+        for row, (text, slots) in enumerate(zip(texts, hidden, strict=True)):
+            seen[row, slots] = mask
+            t[row] = len(slots) / max(1, len(text.slots))
+        if not any(map(len, hidden)):
+            continue
+        prediction: Prediction = model(to_device(State(seen, start.z, start.kind, start.room, t), model.device))
+        right = x[seen == mask].to(model.device)
+        found = _log(_chances_of(prediction, right, mask))
+        for mine, slots in zip(log_chances, hidden, strict=True):
+            mine += found[: len(slots)]
+            found = found[len(slots) :]
     return log_chances
+
+
+def _chances_of(prediction: Prediction, tokens: Int[Tensor, "M"], mask: int) -> Float[Tensor, "M"]:
+    """The chance of the token that is right, for each slot that is predicted."""
+
+    def of(log_score: Tensor, tokens: Tensor) -> tuple[Tensor]:
+        return (absorbing.final(log_score, mask).gather(1, tokens[:, None])[:, 0],)
+
+    return in_portions(of, prediction.portion, prediction.log_score, tokens)[0].cpu()
 
 
 def gap_chances(view: View, chances: Float[Tensor, "n classes"], found: Sequence[Tokens]) -> list[float]:

@@ -71,6 +71,7 @@ class Prediction:
     at: Bool[Tensor, "B L"]
     log_score: Float[Tensor, "M V"]
     velocity: Float[Tensor, "B L"]
+    portion: int | None = None  # rows of `log_score` to work on at a time (see `portions`)
 
 
 R = TypeVar("R", Slots, State)

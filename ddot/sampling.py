@@ -19,6 +19,7 @@ from ddot import absorbing
 from ddot.annealing import Annealing, greedy
 from ddot.chance import fold, uniform
 from ddot.noise import LogLinear
+from ddot.portions import in_portions
 from ddot.records import OPEN, Prediction, State
 from ddot.tokens import Vocabulary
 
@@ -62,14 +63,19 @@ class Leap:
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
         t = state.t[:, None].expand_as(u)[prediction.at]
-        if s <= 0:
-            chances = absorbing.final(prediction.log_score, vocabulary.mask)
-        elif self.exact:
-            sigma, sigma_next = self.noise.sigma(t), self.noise.sigma(torch.full_like(t, s))
-            chances = absorbing.analytic(prediction.log_score, sigma, sigma_next, vocabulary.mask)
-        else:
-            chances = absorbing.euler(prediction.log_score, self.noise.dsigma(t), t - s, vocabulary.mask)
-        return _put(state.x, prediction.at, self.anneal(chances, vocabulary).draw(u[prediction.at]))
+
+        def choose(log_score: Tensor, t: Tensor, u: Tensor) -> tuple[Tensor]:
+            if s <= 0:
+                chances = absorbing.final(log_score, vocabulary.mask)
+            elif self.exact:
+                sigma, sigma_next = self.noise.sigma(t), self.noise.sigma(torch.full_like(t, s))
+                chances = absorbing.analytic(log_score, sigma, sigma_next, vocabulary.mask)
+            else:
+                chances = absorbing.euler(log_score, self.noise.dsigma(t), t - s, vocabulary.mask)
+            return (self.anneal(chances, vocabulary).draw(u),)
+
+        (tokens,) = in_portions(choose, prediction.portion, prediction.log_score, t, u[prediction.at])
+        return _put(state.x, prediction.at, tokens)
 
 
 class MostCertainFirst:
@@ -88,11 +94,15 @@ class MostCertainFirst:
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
-        chances = absorbing.final(prediction.log_score, vocabulary.mask)
-        tokens = self.anneal(chances, vocabulary).draw(u[prediction.at])
+        def choose(log_score: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+            chances = absorbing.final(log_score, vocabulary.mask)
+            tokens = self.anneal(chances, vocabulary).draw(u)
+            return tokens, chances.gather(1, tokens[:, None])[:, 0]
+
+        tokens, sure_of_it = in_portions(choose, prediction.portion, prediction.log_score, u[prediction.at])
         drawn = _put(state.x, prediction.at, tokens)
         certainty = torch.zeros_like(u)
-        certainty[prediction.at] = chances.gather(1, tokens[:, None])[:, 0]
+        certainty[prediction.at] = sure_of_it
         masked = prediction.at.sum(-1)
         stay = torch.ceil(masked * (s / state.t) - 1e-4)  # of the slots masked now: [pad]s that were given do not count
         order = torch.full_like(u, torch.inf)
@@ -156,14 +166,18 @@ def reverse(
         yield state
 
 
+class _Without:
+    def __init__(self, tokens: Sequence[int]):
+        self.columns = torch.tensor(tokens, dtype=torch.long)
+
+    def __call__(self, state: State, prediction: Prediction) -> Prediction:
+        self.columns = self.columns.to(prediction.log_score.device)  # once: a copy at every step would make it wait
+        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, self.columns, -torch.inf))
+
+
 def without(*tokens: int) -> Restriction:
     """Some tokens made impossible."""
-    return partial(_without, tokens)
-
-
-def _without(tokens: tuple[int, ...], state: State, prediction: Prediction) -> Prediction:
-    columns = torch.tensor(tokens, dtype=torch.long, device=prediction.log_score.device)
-    return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
+    return _Without(tokens)
 
 
 def without_echo(vocabulary: Vocabulary) -> Restriction:

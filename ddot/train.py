@@ -26,6 +26,7 @@ from ddot.checkpoint import (
     save_tensors,
     without_values,
 )
+from ddot.compiling import compile_blocks
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.distributed import hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.loader import Batches
@@ -196,14 +197,6 @@ def plain_copy(config: DenoiserConfig, weights: dict[str, Tensor], device: torch
     model = without_values(config)
     model.load_state_dict(weights, assign=True)
     return model.to(device).eval()
-
-
-def compile_blocks(model: Denoiser) -> None:
-    """Compile block by block: one block's code serves all of them, so it takes seconds, not a minute."""
-    torch._dynamo.config.cache_size_limit = 64
-    for block in model.trunk.blocks:  # type: ignore[attr-defined]
-        block.compile(dynamic=False)
-    model.token_loss = torch.compile(model.token_loss, dynamic=True)  # type: ignore[method-assign]
 
 
 def pieces(slots: Slots, count: int) -> Iterator[Slots]:

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from ddot.filling import Prompt
 from ddot.masking import gap_hints
-from ddot.records import UNKNOWN, Example, Prediction, State
-from ddot.sampling import Reveal
+from ddot.records import UNKNOWN, Example
 from ddot.template import Blank, Template
-from ddot.tokens import Tokenizer, Vocabulary
+from ddot.tokens import Tokenizer
 
 # After these a word follows without a space, and before these it ends without one.
 _OPENERS = set("([{“‘«¿¡/-–—@#$£€_\\")
@@ -33,7 +32,6 @@ _ENDINGS = {"'s", "'t", "n't", "'re", "'ve", "'ll", "'d", "'m", "’s", "’t", 
 
 # What may stand at the first slot of a blank, and at the others.
 FIRST_APART, FIRST_AFTER_WORD, FIRST_GLUED, LATER = range(4)
-_LEAST_SCORE = -1e30
 
 
 class Alphabet:
@@ -208,74 +206,3 @@ def lay_out(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> tupl
         spans.append(Span(start, start + length, first, blank))
         room[after] += length
     return view.prompt.with_rooms(room), spans
-
-
-class Pieces:
-    """A restriction: at every slot of a blank only tokens that may stand there."""
-
-    def __init__(self, alphabet: Alphabet, spans: Sequence[Sequence[Span]], L: int):
-        self.allowed = alphabet.allowed
-        self.rule = torch.full((len(spans), L), LATER)
-        for row, some in enumerate(spans):
-            for span in some:
-                counted = 4 * span.blank.bounded
-                self.rule[row, span.start : span.stop] = LATER + counted
-                self.rule[row, span.start : min(span.start + 1, span.stop)] = span.first + counted
-
-    def __call__(self, state: State, prediction: Prediction) -> Prediction:
-        device = prediction.log_score.device
-        allowed = self.allowed.to(device)[self.rule.to(device)[prediction.at]]
-        # What another restriction made impossible comes last: where it is all that may stand, it is taken.
-        score = prediction.log_score.clamp(min=_LEAST_SCORE)
-        score = score.masked_fill(~allowed[:, : score.shape[1]], -torch.inf)
-        return Prediction(prediction.at, score, prediction.velocity)
-
-
-class WithinWords:
-    """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
-
-    The first token of a blank begins a word; so does every later one with a leading space. A token that would make too
-    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step the best one of the
-    other sort takes its place. One of the two sorts always fits.
-    """
-
-    def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]]):
-        self.reveal = reveal
-        self.begins = torch.from_numpy(alphabet.begins)
-        self.spans = [(row, s) for row, some in enumerate(spans) for s in some if s.blank.bounded and s.stop > s.start]
-
-    def __call__(
-        self, state: State, prediction: Prediction, s: float, u: Tensor, vocabulary: Vocabulary
-    ) -> Int[Tensor, "B L"]:
-        x = self.reveal(state, prediction, s, u, vocabulary)
-        place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)  # of a slot among the scores
-        for row, span in self.spans:
-            here = slice(span.start, span.stop)
-            before, after = state.x[row, here].tolist(), x[row, here].tolist()
-            new = [i for i in range(1, len(before)) if before[i] == vocabulary.mask and after[i] != vocabulary.mask]
-            if new:
-                scores = prediction.log_score[place[row, here][new]].cpu()
-                kept = self._keep(before, after, dict(zip(new, scores, strict=True)), span.blank, vocabulary.mask, s)
-                x[row, here] = torch.tensor(kept, device=x.device)
-        return x
-
-    def _keep(
-        self, before: list[int], after: list[int], scores: dict[int, Tensor], blank: Blank, mask: int, s: float
-    ) -> list[int]:
-        """The tokens of a blank after the step, where `scores` has those of the newly revealed slots."""
-        kept = list(after)
-        words = 1 + sum(bool(self.begins[token]) for token in before[1:] if token != mask)
-        masked = sum(token == mask for token in before[1:])
-        for i in sorted(scores, key=lambda i: -float(scores[i][after[i]])):
-            wanted = bool(self.begins[after[i]])
-            too_many = blank.most is not None and words + wanted > blank.most
-            too_few = words + wanted + masked - 1 < blank.least
-            begins = wanted != (too_many or too_few)
-            if begins != wanted and s > 0:
-                kept[i] = mask
-                continue
-            if begins != wanted:
-                sort = self.begins[: len(scores[i])] == begins
-                kept[i] = int(torch.where(sort, scores[i], -torch.inf).argmax())
-            words, masked = words + begins, masked - 1
-        return kept

@@ -1,14 +1,15 @@
 """`ddot bench infill`: how fast blanks are filled, everything in one run on the same sentences.
 
 The product's path against the plain one (float32, 64 slots whatever the text, logits at every slot, every step), the
-other ways of filling, and the same trunk generating left to right with a cache of keys and values. The trunk's weights
-do not matter for speed, so baselines run on the weights there are.
+other ways of filling, and the same trunk generating left to right with a cache of keys and values; on a GPU also long
+lists, plain and compiled. The trunk's weights do not matter for speed, so baselines run on the weights there are.
 """
 
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.records import Prediction, State
+from ddot.tasks import Sample
 from ddot.template import parse
 from ddot.typist import lay_out, view
 
@@ -42,6 +44,7 @@ SENTENCES = (
     "After three hours on the road we finally ___ and asked for a room with a view of the lake.",
     "He wrote a long letter to his brother in which ___ and promised to visit him soon in the new year.",
 )
+MANY = 1024
 
 
 class Everywhere(nn.Module):
@@ -59,34 +62,24 @@ class Everywhere(nn.Module):
         return replace(full, at=at, log_score=full.log_score[at.flatten()])
 
 
-def measure(model: str | Path | None = None, steps: int = STEPS, rounds: int = 3) -> list[dict[str, Any]]:
+# A way to fill: the seconds that each sentence took, on average where many are filled together.
+Way = Callable[[], list[float]]
+
+
+def measure(
+    model: str | Path | None = None, steps: int = STEPS, rounds: int = 3, device: str | None = None
+) -> list[dict[str, Any]]:
     """Rows: milliseconds a sentence (median over sentences and rounds) and how many times as fast as the plain path."""
-    fast = load(model)
-    plain = load(model, device=str(fast.filler.device), precision="float32")
-    ways: dict[str, Callable[[str], None]] = {
-        "plain: float32, 64 slots, all logits, all steps": lambda text: _plain(plain, text, steps),
-        f"ddot infill, {'float32' if fast.filler.device.type == 'cpu' else 'GPU'}": lambda text: _one(
-            plain, text, steps
-        ),
-        "ddot infill, as shipped": lambda text: _one(fast, text, steps),
-        "as shipped, 8 steps": lambda text: _one(fast, text, 8),
-        "as shipped, slots move": lambda text: _one(fast, text, steps, "grid"),
-        "fixed length, told": lambda text: _told(fast, text, steps),
-        "DDOT-U as in the paper, 64 slots": lambda text: _method(fast, DDOT(), text, steps),
-        "PoP, 64 slots": lambda text: _method(fast, PositionPrediction(), text, steps),
-        "LC, 64 + 64 slots": lambda text: _method(fast, LeftContext(), text, steps),
-        "left to right, same trunk, cached": lambda text: _left_to_right(fast, text),
-    }
+    fast = load(model, device)
+    ways = _on_a_gpu(fast, model, steps) if fast.filler.device.type == "cuda" else _on_a_cpu(fast, model, steps)
     times: dict[str, list[float]] = {name: [] for name in ways}
-    with torch.inference_mode():
+    with torch.inference_mode(), fast.denoiser.quickly():
         for turn in range(rounds + 1):
             for name, way in ways.items():
                 print(f"ddot: round {turn} of {rounds}, {name}", file=sys.stderr)
-                for text in SENTENCES:
-                    start = time.perf_counter()
-                    way(text)
-                    if turn:  # the first round warms up
-                        times[name].append(time.perf_counter() - start)
+                spent = way()
+                if turn:  # the first round warms up
+                    times[name] += spent
     median = {name: float(np.median(some)) for name, some in times.items()}
     base = next(iter(median.values()))
     return [
@@ -95,8 +88,79 @@ def measure(model: str | Path | None = None, steps: int = STEPS, rounds: int = 3
     ]
 
 
-def _one(model: Model, text: str, steps: int, terminal: str | None = None) -> None:
-    model.infill(text, steps=steps, terminal=terminal)
+def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
+    plain = load(model, device="cpu", precision="float32")
+    return {
+        "plain: float32, 64 slots, all logits, all steps": _each(plain, _plain, steps),
+        "ddot infill, float32": _each(plain, _one, steps),
+        "ddot infill, as shipped": _each(fast, _one, steps),
+        "as shipped, 8 steps": _each(fast, _one, 8),
+        "as shipped, slots move": _each(fast, _moving, steps),
+        **_other_methods(fast, steps),
+    }
+
+
+def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
+    compiled = load(model, device=str(fast.filler.device), compile=True)
+    return {
+        "plain: 64 slots, all logits, all steps": _each(fast, _plain, steps),
+        "ddot infill, one by one": _each(fast, _one, steps),
+        f"ddot infill, {MANY} sentences": _many(fast, steps),
+        f"ddot infill, {MANY} sentences, compiled": _many(compiled, steps),
+        "one by one, 8 steps": _each(fast, _one, 8),
+        "one by one, slots move": _each(fast, _moving, steps),
+        **_other_methods(fast, steps),
+    }
+
+
+def _other_methods(fast: Model, steps: int) -> dict[str, Way]:
+    return {
+        "fixed length, told": _each(fast, _told, steps),
+        "DDOT-U as in the paper, 64 slots": _each(fast, partial(_method, DDOT()), steps),
+        "PoP, 64 slots": _each(fast, partial(_method, PositionPrediction()), steps),
+        "LC, 64 + 64 slots": _each(fast, partial(_method, LeftContext()), steps),
+        "left to right, same trunk, cached": _each(fast, _left_to_right, steps),
+    }
+
+
+def _each(model: Model, fill: Callable[[Model, str, int], None], steps: int) -> Way:
+    """One sentence after the other."""
+
+    def seconds(text: str) -> float:
+        start = time.perf_counter()
+        fill(model, text, steps)
+        if model.filler.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    return lambda: [seconds(text) for text in SENTENCES]
+
+
+def _many(model: Model, steps: int) -> Way:
+    """A long list."""
+
+    def seconds() -> list[float]:
+        start = time.perf_counter()
+        ways = (model.way(text, seed=seed, steps=steps) for seed, text in enumerate(varied(MANY)))
+        for _ in model.answers(ways):
+            pass
+        return [(time.perf_counter() - start) / MANY]
+
+    return seconds
+
+
+def varied(count: int) -> list[str]:
+    """Sentences with up to eight words fewer at the end: not all of a length, as in a file of real ones."""
+    words = [(SENTENCES[i % len(SENTENCES)].split(), i // len(SENTENCES) % 9) for i in range(count)]
+    return [" ".join(some[: len(some) - fewer]) for some, fewer in words]
+
+
+def _one(model: Model, text: str, steps: int) -> None:
+    model.infill(text, steps=steps)
+
+
+def _moving(model: Model, text: str, steps: int) -> None:
+    model.infill(text, steps=steps, terminal="grid")
 
 
 def _lengths(model: Model, text: str) -> tuple[Any, Any, list[int]]:
@@ -114,7 +178,7 @@ def _plain(model: Model, text: str, steps: int) -> None:
         pass
 
 
-def _method(model: Model, method: Method, text: str, steps: int) -> None:
+def _method(method: Method, model: Model, text: str, steps: int) -> None:
     prompt = view(parse(text), model.tokenizer, located=False).prompt
     for _ in method.sample(model.denoiser, [prompt.example], roomy(0), steps, row_keys(0, 1)):
         pass
@@ -123,11 +187,12 @@ def _method(model: Model, method: Method, text: str, steps: int) -> None:
 def _told(model: Model, text: str, steps: int) -> None:
     template = parse(text)
     seen = view(template, model.tokenizer, located=True)
-    for _ in model.filler.still(seen, template.blanks, [12] * len(template.blanks), row_keys(0, 1), Choice(steps)):
+    told = Sample(seen, template.blanks, [12] * len(template.blanks), row_keys(0, 1), Choice(steps))
+    for _ in model.filler.network.states([told]):
         pass
 
 
-def _left_to_right(model: Model, text: str) -> None:
+def _left_to_right(model: Model, text: str, steps: int) -> None:
     """The blank's tokens one by one after the text before it: reads nothing of what follows."""
     _, seen, lengths = _lengths(model, text)
     start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(model.filler.device)

@@ -37,6 +37,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a row a line, 
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda. Default: a GPU if there is one.")]
 Steps = Annotated[int, typer.Option(help="Steps of the reverse process.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: as the model says.")]
@@ -70,8 +71,9 @@ def cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def load_model(name: str | None, device: str | None = None) -> Any:
+def load_model(name: str | None, device: str | None = None, compile: bool = False) -> Any:
     """A model that fills as many texts at once as there are cores."""
     from ddot.infill import load
 
-    return load(name, device, threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    return load(name, device, threads=threads, compile=compile)

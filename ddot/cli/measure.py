@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, ModelName, Steps, bench, show
+from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, show
 
 
 @bench.command("coupling")
@@ -26,18 +26,23 @@ def bench_infill(
     model: ModelName = None,
     steps: Steps = 16,
     rounds: Annotated[int, typer.Option(help="Times each sentence is filled.")] = 3,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Milliseconds a sentence: as shipped, in float32, the plain way, moving slots, left to right; one run, one core.
 
+    On a GPU also long lists, plain and compiled.
+
     Example: ddot bench infill --json
+
+    Example: ddot bench infill --device cuda
     """
     import torch
 
     from ddot.bench.infill import measure
 
     torch.set_num_threads(1)
-    show(measure(model, steps, rounds), as_json)
+    show(measure(model, steps, rounds, device), as_json)
 
 
 @bench.command("train")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, Seed, app, load_model, show
+from ddot.cli.app import AsJson, Device, Seed, app, load_model, show
 
 
 @app.command()
@@ -94,7 +94,7 @@ def evaluate(
     metrics: Annotated[
         str, typer.Option(help="Names, with commas.")
     ] = "bleu2,bleu4,success,length_error,length_error_abs",
-    device: Annotated[str | None, typer.Option(help="cpu or cuda. Default: a GPU if there is one.")] = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Fill benchmark items and score the texts; goes on where it was stopped.

@@ -29,6 +29,9 @@ def infill(
     trace: Annotated[Path | None, typer.Option(help="Save how the words moved (one text).")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill.")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Where filled lines go; goes on if begun.")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile the network first, about a minute: for large files on a GPU.")
+    ] = False,
 ) -> None:
     """Fill the blanks of texts.
 
@@ -44,8 +47,10 @@ def infill(
         "n": n, "steps": steps, "seed": seed, "temperature": temperature, "top_p": top_p, "terminal": terminal
     }  # fmt: skip
     if source is not None or output is not None:
-        _infill_file(texts, source, output, free, model, settings)
+        _infill_file(texts, source, output, free, model, settings, compiled)
         return
+    if compiled:
+        raise ValueError("--compile is for a large file on a GPU: give --input and --output, or leave it out")
     given = list(texts or ([] if sys.stdin.isatty() else [line.rstrip("\n") for line in sys.stdin if line.strip()]))
     if not given:
         raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
@@ -76,7 +81,13 @@ def infill(
 
 
 def _infill_file(
-    texts: list[str] | None, source: Path | None, output: Path | None, free: bool, model: str | None, settings: Any
+    texts: list[str] | None,
+    source: Path | None,
+    output: Path | None,
+    free: bool,
+    model: str | None,
+    settings: dict[str, Any],
+    compiled: bool,
 ) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -86,7 +97,7 @@ def _infill_file(
     if source is None or output is None or texts or free:
         raise ValueError('a file wants --input and --output and no texts; a line of it may say "free"')
     with processes("cuda" if cuda() else "cpu", patience=timedelta(days=30)) as (rank, world, device):
-        filler = load_model(model, str(device))
+        filler = load_model(model, str(device), compiled)
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         bar = Progress(*columns, console=Console(stderr=True), disable=rank > 0)
         task = bar.add_task("", total=-(-count_lines(source) // world) if source.is_file() else None)

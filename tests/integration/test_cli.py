@@ -88,6 +88,7 @@ def test_texts_from_stdin_and_plain_output(folder):
         (["a ___", "--trace", "no/such/trace.json"], "no folder"),
         (["a ___", "--model", "no/such/folder"], "no model at"),
         (["a ___", "--input", "x.jsonl"], "--input and --output"),
+        (["a ___", "--compile"], "--compile is for a large file on a GPU"),
         (["--input", "missing.jsonl", "--output", "out.jsonl"], "no file at"),
     ],
 )

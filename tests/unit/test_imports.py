@@ -8,14 +8,15 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernels chance records tokens noise rooms signals checkout devices files",
-    "positions coupling absorbing annealing masking corpora packing template",
+    "kernels chance portions records tokens noise rooms signals checkout devices files",
+    "positions coupling absorbing annealing choice masking corpora packing template",
     "backbones",
     "denoiser",
     "losses sampling gaps",
     "methods",
-    "quantise prepare checkpoint distributed optimisers loader run samples progress start train convert package",
-    "filling typist windows likelihood blanks benchmarks metrics evaluate infill batch",
+    "quantise compiling prepare checkpoint"
+    " distributed optimisers loader run samples progress start train convert package",
+    "filling typist rules windows likelihood tasks blanks together benchmarks metrics evaluate infill batch",
     "recipes tables labels tracks trace watch plots serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}

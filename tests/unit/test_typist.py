@@ -11,6 +11,7 @@ import ddot
 from ddot.annealing import Tempered, greedy
 from ddot.chance import row_keys
 from ddot.records import BOTH, GLUED, OPEN, UNKNOWN, Prediction, State
+from ddot.rules import Pieces, WithinWords
 from ddot.sampling import Leap, MostCertainFirst, reverse, time_grid, without, without_echo
 from ddot.template import Blank, free, parse
 from ddot.tokens import Tokenizer, learn_bpe
@@ -20,9 +21,7 @@ from ddot.typist import (
     FIRST_GLUED,
     LATER,
     Alphabet,
-    Pieces,
     Span,
-    WithinWords,
     lay_out,
     set_fill,
     set_fills,

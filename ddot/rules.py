@@ -1,0 +1,121 @@
+"""What may be revealed at the slots of blanks: pieces of text that may stand there, as many words as are asked for."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ddot.records import Prediction, State
+from ddot.sampling import Reveal
+from ddot.template import Blank
+from ddot.tokens import Vocabulary
+from ddot.typist import LATER, Alphabet, Span
+
+_LEAST_SCORE = -1e30
+
+
+class Pieces:
+    """A restriction: at every slot of a blank only tokens that may stand there."""
+
+    def __init__(self, alphabet: Alphabet, spans: Sequence[Sequence[Span]], L: int, device: torch.device | str = "cpu"):
+        rule = torch.full((len(spans), L), LATER)
+        for row, some in enumerate(spans):
+            for span in some:
+                counted = 4 * span.blank.bounded
+                rule[row, span.start : span.stop] = LATER + counted
+                rule[row, span.start : min(span.start + 1, span.stop)] = span.first + counted
+        self.rule, self.allowed = rule.to(device), alphabet.allowed.to(device)
+
+    def __call__(self, state: State, prediction: Prediction) -> Prediction:
+        allowed = self.allowed[self.rule[prediction.at]]
+        # What another restriction made impossible comes last: where it is all that may stand, it is taken.
+        score = prediction.log_score.clamp(min=_LEAST_SCORE)
+        score = score.masked_fill(~allowed[:, : score.shape[1]], -torch.inf)
+        return dataclasses.replace(prediction, log_score=score)
+
+
+class WithinWords:
+    """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
+
+    The first token of a blank begins a word; so does every later one with a leading space. A token that would make too
+    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step the best one of the
+    other sort takes its place. One of the two sorts always fits.
+    """
+
+    def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]]):
+        self.reveal, self.begins = reveal, alphabet.begins
+        self.spans = [(row, s) for row, some in enumerate(spans) for s in some if s.blank.bounded and s.stop > s.start]
+
+    def __call__(
+        self, state: State, prediction: Prediction, s: float, u: Tensor, vocabulary: Vocabulary
+    ) -> Int[Tensor, "B L"]:
+        x = self.reveal(state, prediction, s, u, vocabulary)
+        if not self.spans:
+            return x
+        before, after = torch.stack([state.x, x]).tolist()  # of all rows: a GPU is waited for once, not for each blank
+        new = [
+            (row, i)
+            for row, span in self.spans
+            for i in range(span.start + 1, span.stop)
+            if before[row][i] == vocabulary.mask and after[row][i] != vocabulary.mask
+        ]
+        judged = self._judged(prediction, x, new, s) if new else {}
+        changed: dict[tuple[int, int], int] = {}
+        for row, span in self.spans:
+            mine = {i: judged[row, i] for i in range(span.start, span.stop) if (row, i) in judged}
+            here = slice(span.start + 1, span.stop)
+            words = 1 + sum(bool(self.begins[token]) for token in before[row][here] if token != vocabulary.mask)
+            masked = sum(token == vocabulary.mask for token in before[row][here])
+            for i, token in self._changes(after[row], mine, words, masked, span.blank, vocabulary.mask).items():
+                changed[row, i] = token
+        if changed:
+            rows, slots = torch.tensor(list(changed), device=x.device).T
+            x[rows, slots] = torch.tensor(list(changed.values()), device=x.device)
+        return x
+
+    def _judged(
+        self, prediction: Prediction, x: Int[Tensor, "B L"], new: list[tuple[int, int]], s: float
+    ) -> dict[tuple[int, int], "_Judged"]:
+        """What the network says of the newly revealed slots (row, slot)."""
+        rows, slots = torch.tensor(new, device=x.device).T
+        place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)[rows, slots]  # among the scores
+        sure = prediction.log_score[place, x[rows, slots]].tolist()
+        if s > 0:
+            best = [None] * len(new)
+        else:
+            scores = prediction.log_score[place]
+            begins = torch.from_numpy(self.begins[: scores.shape[1]]).to(x.device)
+            sorts = [torch.where(begins == sort, scores, -torch.inf).argmax(-1) for sort in (False, True)]
+            best = torch.stack(sorts, -1).tolist()
+        return dict(zip(new, map(_Judged, sure, best), strict=True))
+
+    def _changes(
+        self, after: list[int], new: dict[int, "_Judged"], words: int, masked: int, blank: Blank, mask: int
+    ) -> dict[int, int]:
+        """The newly revealed slots of a blank that hold another token than they should, and which.
+
+        `words` and `masked`: how many words had begun, and slots were masked, before this step.
+        """
+        changed = {}
+        for i in sorted(new, key=lambda i: -new[i].sure):
+            wanted = bool(self.begins[after[i]])
+            too_many = blank.most is not None and words + wanted > blank.most
+            too_few = words + wanted + masked - 1 < blank.least
+            begins = wanted != (too_many or too_few)
+            best = new[i].best
+            if begins != wanted:
+                changed[i] = mask if best is None else best[begins]
+            if begins == wanted or best is not None:
+                words, masked = words + begins, masked - 1
+        return changed
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The score of a revealed token; in the last step also the best token that goes on with a word or begins one."""
+
+    sure: float
+    best: list[int] | None

@@ -1,0 +1,215 @@
+"""Batches of a fixed number of rows: an answer has the same bits alone, in a list, and in any order of the list."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import ddot
+from ddot.absorbing import CleanToken, ScoreEntropy
+from ddot.backbones.dit import DiTConfig
+from ddot.backbones.llama import LlamaConfig
+from ddot.batch import fill_file
+from ddot.bench.infill import varied
+from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.infill import Model
+from ddot.portions import in_portions
+from ddot.tasks import Lengths, Shape
+from ddot.template import parse
+from ddot.together import together
+from ddot.tokens import learn_bpe
+
+SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
+TEXTS = [
+    "The lamp ___ was lit.",
+    "Nobody ___{2,5} at first; ___ barked ___{1}.",
+    "___",
+    "a ___{0} b",
+    "the door , it ___ open .",  # marks stand apart here: a group of its own
+    " ".join(f"hall{i} ___{{1,2}}" for i in range(9)),  # several windows
+    "Nobody ___ the hall ___ open, and ___.",
+]
+TOKENIZER = learn_bpe(SENTENCES * 4, 360)
+V = TOKENIZER.vocabulary
+TRUNK = LlamaConfig(width=32, blocks=2, heads=4, key_heads=2, inner_width=64, vocabulary=V.rows)
+NETWORKS = {
+    "lengths": DenoiserConfig.extended(TRUNK, V),
+    "no lengths": DenoiserConfig(trunk=TRUNK, vocabulary=V, score=CleanToken(), predict_clean=True),
+    "scores": DenoiserConfig(
+        trunk=DiTConfig(width=32, blocks=1, heads=2, vocabulary=V.size, condition_width=8),
+        vocabulary=V,
+        score=ScoreEntropy(V.size),
+    ),
+}
+FOUR = Shape(rows=4, multiple=16, portion=8)
+
+
+def network(name="lengths", shape=FOUR):
+    torch.manual_seed(3)
+    denoiser = Denoiser(NETWORKS[name]).eval()
+    for parameter in denoiser.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return Model(denoiser, TOKENIZER, name, threads=2, shape=shape)
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def model(request):
+    return network(request.param)
+
+
+def bits(found):
+    return [(each.text, each.fills, each.score.hex()) for each in found]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"n": 2, "temperature": 0.9, "top_p": 0.8}, {"terminal": "random"}, {"terminal": "grid", "temperature": 1.0}],
+    ids=str,
+)
+def test_an_answer_has_the_same_bits_alone_and_in_any_list(model, settings):
+    settings = {"steps": 3, "seed": 5, **settings}
+    alone = {text: bits(model.infill(text, **settings)) for text in TEXTS}
+    for shift, turn in ((0, 1), (3, -1)):
+        texts = [*TEXTS[shift:], *TEXTS[:shift]][::turn]
+        assert [bits(found) for found in model.infill(texts, **settings)] == [alone[text] for text in texts]
+
+
+def test_texts_with_settings_of_their_own_share_batches(model):
+    asked = [
+        {"text": text, "n": 1 + i % 2, "seed": i, "steps": 1 + i % 4, "temperature": (0.0, 0.8)[i % 2]}
+        for i, text in enumerate(TEXTS * 2)
+    ]
+    found = list(model.answers(model.way(**each) for each in asked))
+    assert [bits(some) for some in found] == [bits(model.infill(**each)) for each in asked]
+
+
+def test_bounds_and_literals_hold_in_batches(model):
+    for text, (found,) in zip(TEXTS, model.infill(TEXTS, steps=2, temperature=1.0), strict=True):
+        template = parse(text)
+        assert found.text == template.text(found.fills)
+        assert math.isfinite(found.score)
+        assert all(blank.holds(fill) for blank, fill in zip(template.blanks, found.fills, strict=True))
+
+
+def test_what_is_watched_is_what_is_got(model):
+    for terminal in (None, "grid"):
+        (found,) = model.infill(TEXTS[1], steps=3, terminal=terminal)
+        *_, last = model.stream(TEXTS[1], steps=3, terminal=terminal)
+        assert "".join(found.text.split()) == "".join(last.text.split())
+
+
+def test_wider_rows_of_one_are_what_a_batch_has():
+    """[pad]s at the end change the numbers, other rows do not: the width is what a text itself asks for."""
+    one, four = network(shape=Shape(1, 16)), network()
+    for a, b in zip(one.infill(TEXTS, steps=3), four.infill(TEXTS, steps=3), strict=True):
+        assert a[0].text == b[0].text
+        assert a[0].score == pytest.approx(b[0].score, abs=1e-4)
+
+
+def test_batches_are_full_while_texts_wait_and_always_of_one_size():
+    model, rows, real = network(), [], []
+    forward, run = model.denoiser.read, model.filler.network.run
+    model.denoiser.read = lambda state: rows.append(len(state.x)) or forward(state)
+    model.filler.network.run = lambda tasks: real.append(len(tasks)) or run(tasks)
+    model.infill(["The lamp ___{2} lit."] * 40)
+    assert set(rows) == {4}
+    assert real == [4] * 30  # lengths, tokens and looks of 40 texts
+
+
+def test_few_texts_are_at_work_however_many_wait():
+    model = network()
+    begun, held = itertools.count(), []
+
+    def counted():
+        while True:
+            held.append(next(begun))
+            yield model.way("The ___{1} lamp", steps=1)
+
+    results = together(counted(), model.filler.network, 6, model._calmly)
+    for taken, _ in enumerate(itertools.islice(results, 30), 1):
+        assert len(held) <= taken + 6
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_a_mistake_of_a_batch_is_told_to_each_in_it():
+    model = network()
+
+    def careful(text):
+        try:
+            return (yield from model.way(text))
+        except ValueError as error:
+            return str(error)
+
+    run = model.filler.network.run
+
+    def broken(tasks):
+        if isinstance(tasks[0], Lengths):
+            raise ValueError("no lengths today")
+        return run(tasks)
+
+    model.filler.network.run = broken
+    assert list(model.answers(careful("a ___") for _ in range(3))) == ["no lengths today"] * 3
+    with pytest.raises(ValueError, match="no lengths today"):
+        model.infill(["a ___"])
+
+
+def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
+    model = network()
+    lines = [{"id": i, "text": text, "seed": i, "steps": 1 + i % 3} for i, text in enumerate(TEXTS * 3)]
+    lines[4] = {"id": 4, "text": "no gap"}
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines) + "{no json\n")
+    summary = fill_file(model, source, output, {"n": 1, "seed": 0, "steps": 16})
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert (summary.lines, summary.errors, summary.interrupted) == (22, 2, False)
+    assert "there is no blank" in found[4]["error"]
+    assert "is no JSON" in found[-1]["error"]
+    for line, answer in zip(lines, found, strict=False):
+        assert answer["id"] == line["id"]
+        if "error" not in answer:
+            (alone,) = model.infill(line["text"], seed=line["seed"], steps=line["steps"])
+            assert (answer["text"], answer["score"]) == (alone.text, alone.score)
+            assert answer["seconds"] >= 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 20])
+def test_portions_have_one_size_and_nothing_is_lost(count):
+    a, b = torch.arange(3.0 * count).view(count, 3), torch.arange(count)
+    sizes = []
+
+    def work(a, b):
+        sizes.append(len(a))
+        return a.sum(-1) + b, b
+
+    for size in (None, 8):
+        sums, same = in_portions(work, size, a, b)
+        assert torch.equal(sums, a.sum(-1) + b)
+        assert torch.equal(same, b)
+    assert sizes[1:] == [8] * math.ceil(count / 8) or count == 0
+
+
+def test_compiling_is_refused_where_it_does_not_pay():
+    with pytest.raises(ValueError, match="compiling pays on a GPU only, not on cpu"):
+        ddot.load(device="cpu", compile=True)
+
+
+def test_the_sentences_of_the_bench_differ_and_have_blanks():
+    texts = varied(54)
+    assert len(set(texts)) == 54
+    assert all(len(parse(text).blanks) == 1 for text in texts)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a GPU")
+def test_on_a_gpu_an_answer_has_the_same_bits_alone_and_in_any_list():
+    model = ddot.load(device="cuda")
+    texts = varied(100)
+    for settings in ({}, {"temperature": 0.9, "top_p": 0.9, "n": 2}, {"terminal": "random", "steps": 4}):
+        forth = [bits(found) for found in model.infill(texts, **settings)]
+        order = np.random.default_rng(0).permutation(len(texts)).tolist()
+        mixed = model.infill([texts[i] for i in order], **settings)
+        assert [bits(found) for found in mixed] == [forth[i] for i in order]
+        for i in order[:5]:
+            assert bits(model.infill(texts[i], **settings)) == forth[i]
