@@ -21,6 +21,7 @@ from ddot.chance import row_keys
 from ddot.checkout import commit
 from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
+from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
@@ -78,6 +79,7 @@ def ways() -> dict[str, Way]:
                        and its taste for short fills
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
     lc, pop            the paper's baselines, for models trained so
+    autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
     """
     still = Settings(still=True)
     made = [
@@ -90,6 +92,7 @@ def ways() -> dict[str, Way]:
         Way("fixed-oracle", still, _told_true_lengths),
         Way("lc", method=LeftContext()),
         Way("pop", method=PositionPrediction()),
+        Way("autoregressive", method=Autoregressive()),
     ]
     return {way.name: way for way in made}
 

@@ -13,6 +13,7 @@ from ddot.denoiser import DenoiserConfig
 from ddot.loader import EitherCut, Plan, WholeSentences, Windows
 from ddot.losses import TokenUnitWeight
 from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
+from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
@@ -139,6 +140,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
         "smollm2_lc": LeftContext(),
         "smollm2_pop": PositionPrediction(position_weight=weight),
         "smollm2_fixed": FixedLength(position_weight=weight),
+        "smollm2_ar": Autoregressive(),
     }
     return {name: partial(_compared, name, method) for name, method in methods.items()}
 
