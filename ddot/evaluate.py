@@ -23,6 +23,7 @@ from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
@@ -80,6 +81,7 @@ def ways() -> dict[str, Way]:
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
     lc, pop            the paper's baselines, for models trained so
     autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
+    insertion          a token into every gap that wants one, again and again, for a model trained so
     """
     still = Settings(still=True)
     made = [
@@ -93,6 +95,7 @@ def ways() -> dict[str, Way]:
         Way("lc", method=LeftContext()),
         Way("pop", method=PositionPrediction()),
         Way("autoregressive", method=Autoregressive()),
+        Way("insertion", method=Insertion()),
     ]
     return {way.name: way for way in made}
 

@@ -16,6 +16,7 @@ from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Tel
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
@@ -141,6 +142,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
         "smollm2_pop": PositionPrediction(position_weight=weight),
         "smollm2_fixed": FixedLength(position_weight=weight),
         "smollm2_ar": Autoregressive(),
+        "smollm2_insertion": Insertion(),
     }
     return {name: partial(_compared, name, method) for name, method in methods.items()}
 

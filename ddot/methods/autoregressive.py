@@ -22,7 +22,7 @@ from ddot.denoiser import Denoiser
 from ddot.gaps import told_open
 from ddot.losses import Losses, token_losses
 from ddot.methods.left_context import fitting, in_line
-from ddot.methods.method import Table
+from ddot.methods.method import Table, only_prompt
 from ddot.records import ANY_ROOM, OPEN, PAD, PROMPT, UNKNOWN, Example, Slots, State, to_device
 from ddot.tokens import Vocabulary
 
@@ -156,14 +156,14 @@ def _sentence(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 
 def _left_part(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep]`, all of it given, told what the example is told."""
-    keep = example.is_prompt
-    hint = np.full(len(keep), UNKNOWN) if example.hint is None else example.hint
-    room = np.full(len(keep), ANY_ROOM) if example.room is None else example.room
+    given = only_prompt(example)
+    n = len(fitting(given.tokens, L))
+    hint = np.full(n, UNKNOWN) if given.hint is None else given.hint
     return Example(
-        tokens=np.append(fitting(example.tokens[keep], L), vocabulary.sep),
-        is_prompt=np.ones(int(keep.sum()) + 1, bool),
-        hint=np.append(hint[keep], UNKNOWN),
-        room=np.append(room[keep], ANY_ROOM),
+        tokens=np.append(given.tokens, vocabulary.sep),
+        is_prompt=np.ones(n + 1, bool),
+        hint=np.append(hint, UNKNOWN),
+        room=np.append(_of(given.room), ANY_ROOM),
     )
 
 
@@ -179,5 +179,5 @@ def _template(example: Example, L: int, vocabulary: Vocabulary) -> Example:
 
 
 def _of(told: Int[np.ndarray, "n"] | None) -> Int[np.ndarray, "n"]:
-    assert told is not None  # `_left_part` tells everything
+    assert told is not None  # `only_prompt` and `_left_part` say it
     return told

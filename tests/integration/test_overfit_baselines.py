@@ -13,6 +13,7 @@ from ddot.loader import Plan, with_edges
 from ddot.losses import TokenUnitWeight
 from ddot.masking import Block, Independent, Mix
 from ddot.methods.autoregressive import Autoregressive
+from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.records import Example
@@ -79,9 +80,10 @@ def every_blank(tokenizer):
     [
         (LeftContext(reveal=MostCertainFirst()), 120, 0.8),
         (Autoregressive(), 160, 0.8),
+        (Insertion(), 360, 0.8),
         (PositionPrediction(position_weight=TokenUnitWeight(), reveal=MostCertainFirst()), 300, 0.5),
     ],
-    ids=["left context", "left to right", "position prediction"],
+    ids=["left context", "left to right", "insertion", "position prediction"],
 )
 def test_a_tiny_baseline_learns_eight_sentences_and_infills_them(method, steps, bar, tmp_path):
     texts = tmp_path / "sentences.txt"
