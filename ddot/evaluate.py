@@ -5,7 +5,7 @@ Rows are appended to a JSONL file as they are done; a row that is there already 
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -70,6 +70,7 @@ def ways() -> dict[str, Way]:
 
     ddot-u, ddot-r     the paper's: grid or random start, τ-leaps, greedy annealing, pads decide the length; nothing
                        but the network keeps the prompt in order
+    no-ot              as ddot-r, for a model trained without optimal transport
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
@@ -82,6 +83,7 @@ def ways() -> dict[str, Way]:
     made = [
         Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=Leap(greedy), projections=())),
         Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
+        Way("no-ot", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),
@@ -97,13 +99,14 @@ def ways() -> dict[str, Way]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model to evaluate. `batch` texts are filled at once by each of `threads`."""
+    """A model to evaluate. `batch` texts are filled at once by each of `threads`; `training` goes into its rows."""
 
     denoiser: Denoiser
     tokenizer: Tokenizer
     name: str
     batch: int = 128
     threads: int = 1
+    training: Mapping[str, Any] = field(default_factory=dict)  # see `package.training_of`
 
 
 def generate(
@@ -181,6 +184,7 @@ def evaluate(
             texts, seconds = [item.unfilled for item in items], 0.0
         else:
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
+            row |= model.training
         row |= score(items, texts, metrics) | _cut(items, model.tokenizer)
         row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": commit()}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:

@@ -105,16 +105,19 @@ def evaluate(
     """
     from ddot.evaluate import Loaded
     from ddot.evaluate import evaluate as rows_of
+    from ddot.package import training_of
 
-    asked = load_model(None if model == "embedded" else model, device)
-    on_gpu = asked.filler.device.type == "cuda"
-    loaded = Loaded(asked.denoiser, asked.tokenizer, model, 256 if on_gpu else 1, 1 if on_gpu else asked.threads)
+    name = None if model == "embedded" else model
+    asked, training = load_model(name, device), training_of(name)
+    batch, threads = (256, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
+    loaded = Loaded(asked.denoiser, asked.tokenizer, model, batch, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
     rows = list(rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures))
     for sentence in {said for row in rows for said in row.pop("missing", {}).values()}:
         print(f"ddot: {sentence}", file=sys.stderr)
-    aside = () if as_json else ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit")
+    aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
+    aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
 
 

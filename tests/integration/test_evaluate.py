@@ -1,6 +1,7 @@
 """Rows of an evaluation: made once, gone on with, never mistaken for somebody else's file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,11 @@ import torch
 from ddot.backbones.llama import LlamaConfig
 from ddot.benchmarks import read_items
 from ddot.chance import row_keys
+from ddot.checkpoint import save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate, ways
+from ddot.package import training_of
+from ddot.tables import read_rows, render
 from ddot.tokens import learn_bpe
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
@@ -71,6 +75,46 @@ def test_goes_on_where_it_stopped(model, bench, tmp_path):
     strip = lambda row: {k: v for k, v in row.items() if k != "seconds"}  # noqa: E731
     assert [strip(row) for row in again] == [strip(row) for row in whole[2:]]
     assert len(output.read_text().splitlines()) == 4
+
+
+def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
+    """From a model's folder to the table over λ."""
+    config = model.denoiser.config
+    for factor in (0.5, 20.0):
+        folder = tmp_path / f"lambda-{factor}"
+        folder.mkdir()
+        meta = {"recipe": "own", "step": 7, "seconds": 1.5, "training": {"position_factor": factor}}
+        save_model(model.denoiser.state_dict(), config, model.tokenizer, meta, folder)
+        loaded = replace(model, name=str(folder), training=training_of(folder))
+        (bench / "1bw-block.test.jsonl").write_text((bench / "own.test.jsonl").read_text())
+        for row in evaluate(loaded, bench, tmp_path / "rows.jsonl", ["1bw-block"], methods=("unfilled", "ddot-r")):
+            said = {"recipe": "own", "position_factor": factor, "training_steps": 7, "training_seconds": 1.5}
+            assert {name: row.get(name) for name in said} == (
+                said if row["method"] == "ddot-r" else dict.fromkeys(said)
+            )
+    table = render(read_rows(tmp_path / "rows.jsonl"), "lambda")
+    assert "| 0.5, DDOT-R, 16 steps (n = 3) |" in table
+    assert "| 20, DDOT-R, 16 steps (n = 3) |" in table
+    (tmp_path / "base").mkdir()
+    save_model(model.denoiser.state_dict(), config, model.tokenizer, {"converted_from": "x"}, tmp_path / "base")
+    assert training_of(tmp_path / "base") == {}
+
+
+def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
+    program = {"id": "1", "prefix": "def f(x):\n    y = 1\n", "middle": "    y += x\n", "suffix": "\n    return  y"}
+    (tmp_path / "code-block.test.jsonl").write_text(json.dumps(program) + "\n")
+    methods = ("unfilled", *ways())
+    rows = list(evaluate(model, tmp_path, tmp_path / "rows.jsonl", ["code-block"], methods=methods, steps=(2,)))
+    assert [row["method"] for row in rows] == [*methods, *methods]
+    assert all(row["cut"] == 0 for row in rows)
+    texts = [json.loads(line) for line in (tmp_path / "rows.texts.jsonl").read_text().splitlines()]
+    kept = {"planned", "ddot-u-planned", "ddot-r-planned", "fixed-guessed", "fixed-oracle"}
+    for row in texts:
+        if row["task"] == "located" and row["method"] in kept:
+            assert row["text"].startswith(program["prefix"])
+            assert row["text"].endswith(program["suffix"])
+        if row["method"] == "unfilled":
+            assert row["text"] == program["prefix"] + program["suffix"]
 
 
 def test_mistakes(model, bench, tmp_path):
