@@ -176,7 +176,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if len(line.rows) == most[about(line)]]
 
 
-def _model_name(model: str) -> str:
+def model_name(model: str) -> str:
     """A model as a table names it; of a place on somebody's machine only the folder."""
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
@@ -200,7 +200,7 @@ class Naming:
     def name(self, line: Line) -> str:
         parts = [LABELS.get(line.method, line.method)]
         if line.method != UNFILLED:
-            parts += [_model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
+            parts += [model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
             parts += sorted(line.every("device")) * self.devices
         if line.split != "test":
             parts.append(f"{line.split} split")
@@ -211,7 +211,7 @@ class Naming:
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
         if filled and not self.models:
-            notes.append(f"Model: {_model_name(filled[0].model)}.")
+            notes.append(f"Model: {model_name(filled[0].model)}.")
         if filled and not self.steps:
             notes.append(f"{filled[0].steps} steps.")
         if any(line.seeds > 1 for line in lines):

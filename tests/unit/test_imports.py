@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernels chance records tokens noise rooms signals checkout devices files",
+    "kernels chance records tokens noise rooms signals checkout devices files drawing",
     "positions coupling absorbing annealing masking corpora packing template",
     "backbones",
     "denoiser",
@@ -16,7 +16,7 @@ TIERS = [
     "methods",
     "quantise prepare checkpoint distributed optimisers loader run samples progress start train convert package",
     "filling typist windows likelihood blanks benchmarks metrics evaluate infill batch",
-    "recipes tables labels tracks trace watch plots serve cli bench",
+    "recipes tables labels tracks trace watch plots curves charts serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
