@@ -109,6 +109,8 @@ class Memory:
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, attn_mask: Tensor | None = None) -> Tensor:
-    q, k, v = (heads.transpose(1, 2) for heads in (q, k, v))
-    out = scaled_dot_product_attention(q, k, v, attn_mask, is_causal=is_causal, enable_gqa=q.shape[1] != k.shape[1])
+    gqa = q.shape[2] != k.shape[2]
+    out = scaled_dot_product_attention(
+        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask, is_causal=is_causal, enable_gqa=gqa
+    )
     return out.transpose(1, 2).flatten(2)
