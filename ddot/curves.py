@@ -11,7 +11,7 @@ from typing import Any
 
 from ddot.benchmarks import read_items
 from ddot.metrics.words import success
-from ddot.tables import read_rows
+from ddot.rescore import read_texts
 from ddot.tables.lines import LABELS, SETS, TASKS, UNFILLED, Line, Naming, Row, gather, measured, model_name, task_lines
 
 AXES = {
@@ -155,7 +155,9 @@ def success_by_given(
 
     `files` are those that `ddot evaluate` wrote, rows or texts; the texts of rows stand beside them.
     """
-    texts = _texts([_texts_of(file) for file in files])
+    texts = [row for row in read_texts(files) if row["method"] != UNFILLED]
+    if not texts:
+        raise ValueError(f"there are no filled texts in {', '.join(map(str, files))}; make some with ddot evaluate")
     items = {}
     for name, split in {(row["dataset"], row["split"]) for row in texts}:
         items[name, split] = {item.id: item for item in read_items(bench / f"{name}.{split}.jsonl")}
@@ -180,26 +182,6 @@ def success_by_given(
             f"there are no texts of the task '{task}'; there are {', '.join(sorted({r['task'] for r in texts}))}"
         )
     return charts
-
-
-def _texts_of(file: Path) -> Path:
-    """The texts beside a file of rows; a file of texts itself."""
-    return file if file.name.endswith(".texts.jsonl") else file.with_suffix(".texts.jsonl")
-
-
-def _texts(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The texts of files, each once; without those that were filled by nobody."""
-    wanted = ("method", "model", "dataset", "split", "task", "steps", "seed", "items", "id", "text")
-    found = {}
-    for number, row in enumerate(read_rows(*files), 1):
-        lacking = [name for name in wanted if name not in row]
-        if lacking:
-            raise ValueError(f"text {number} has no '{lacking[0]}'; wanted texts as `ddot evaluate` writes them")
-        if row["method"] != UNFILLED:
-            found[tuple(row[name] for name in wanted[:-1])] = row
-    if not found:
-        raise ValueError(f"there are no filled texts in {', '.join(map(str, files))}; make some with ddot evaluate")
-    return list(found.values())
 
 
 def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Sequence[tuple[int, bool]]]) -> Chart:

@@ -1,4 +1,4 @@
-"""Commands for research: prepare, train, convert, evaluate, tables."""
+"""Commands for research: prepare, train, convert, evaluate, score, tables."""
 
 import json
 import sys
@@ -126,6 +126,27 @@ def _numbers(text: str, name: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
+
+
+@app.command("score")
+def score_texts(
+    rows: Annotated[Path, typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
+    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
+    metrics: Annotated[str, typer.Option(help="Names, with commas; those a row has are not worked out again.")],
+    as_json: AsJson = False,
+) -> None:
+    """More metrics for texts that were filled before; no model is needed.
+
+    Example: ddot score rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
+    """
+    from ddot.rescore import rescore
+
+    names = metrics.split(",")
+    found = list(rescore(rows, bench, names))
+    for sentence in {said for row in found for said in row.get("missing", {}).values()}:
+        print(f"ddot: {sentence}", file=sys.stderr)
+    shown = ("method", "dataset", "task", "steps", "seed", *names)
+    show([row if as_json else {name: row.get(name) for name in shown} for row in found], as_json)
 
 
 @app.command()

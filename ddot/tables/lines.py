@@ -94,7 +94,7 @@ class Line:
     rows: Mapping[str, Sequence[Row]]
 
     def measure(self, dataset: str, metric: str) -> Measure | None:
-        values = [row[metric] for row in self.rows.get(dataset, ()) if _is_number(row.get(metric))]
+        values = [row[metric] for row in self.rows.get(dataset, ()) if is_number(row.get(metric))]
         if not values:
             return None
         return Measure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
@@ -108,7 +108,8 @@ class Line:
         return {row[name] for some in self.rows.values() for row in some if row.get(name) is not None}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a field of a row was measured."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -142,7 +143,7 @@ def gather(
     for row in rows:
         if row["dataset"] not in sets or (methods is not None and row["method"] not in methods):
             continue
-        if metrics and not any(_is_number(row.get(metric)) for metric in metrics):
+        if metrics and not any(is_number(row.get(metric)) for metric in metrics):
             continue
         whole = WHOLE.get(row["split"], {}).get(row["dataset"].partition("-")[0])
         limit = None if row["items"] == whole else row["items"]

@@ -13,7 +13,9 @@ from ddot.checkpoint import save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate, ways
 from ddot.package import training_of
+from ddot.rescore import rescore
 from ddot.tables import read_rows, render
+from ddot.tables.lines import measured
 from ddot.tokens import learn_bpe
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
@@ -115,6 +117,28 @@ def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
             assert row["text"].endswith(program["suffix"])
         if row["method"] == "unfilled":
             assert row["text"] == program["prefix"] + program["suffix"]
+
+
+def test_texts_are_scored_again_without_the_model(model, bench, tmp_path):
+    """Metrics that were not to be had where texts were made come later, and are what they would have been."""
+    output, whole = tmp_path / "rows.jsonl", tmp_path / "whole.jsonl"
+    few, many = ("length_error",), ("length_error", "bleu2", "nist2", "success", "exact")
+    rows_of(model, bench, output, methods=("unfilled", "planned", "lc"), metrics=few)
+    expected = rows_of(model, bench, whole, methods=("unfilled", "planned", "lc"), metrics=many)
+    before = output.read_text()
+    found = list(rescore(output, bench, many))
+    assert output.read_text().startswith(before)
+    timing = ("seconds", "commit")
+    strip = lambda row: {key: value for key, value in row.items() if key not in timing}  # noqa: E731
+    assert [strip(row) for row in found] == [strip(row) for row in expected]
+    assert list(rescore(output, bench, many)) == []
+    again = measured(read_rows(output))
+    assert all(all(name in row for name in many) for row in again)
+    with pytest.raises(ValueError, match="no metric 'beauty'"):
+        list(rescore(output, bench, ("beauty",)))
+    (bench / "own.test.jsonl").write_text("".join((bench / "own.test.jsonl").read_text().splitlines(True)[:2]))
+    with pytest.raises(ValueError, match="has 3 items and the benchmark has 2; give the --bench"):
+        list(rescore(output, bench, ("d2",)))
 
 
 def test_mistakes(model, bench, tmp_path):

@@ -16,7 +16,7 @@ TIERS = [
     "methods",
     "quantise prepare checkpoint distributed optimisers loader run samples progress start train convert package",
     "filling typist windows likelihood blanks benchmarks metrics evaluate infill batch",
-    "recipes tables labels tracks trace watch plots curves charts serve cli bench",
+    "recipes tables labels tracks trace watch plots rescore curves charts serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
