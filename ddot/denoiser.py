@@ -14,7 +14,7 @@ from ddot import rooms
 from ddot.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.backbones.dit import DiT, DiTConfig
 from ddot.backbones.llama import Llama, LlamaConfig
-from ddot.backbones.trunk import Trunk
+from ddot.backbones.trunk import Reading, Trunk
 from ddot.noise import LogLinear
 from ddot.portions import in_portions
 from ddot.records import KINDS, OPEN, Prediction, State
@@ -23,6 +23,7 @@ from ddot.tokens import Vocabulary
 _FAR = 16.0  # tokens; beyond this a neighbouring prompt token is as good as none
 _WAVES = 8
 _SMALLEST_T = 1e-3
+_WHOLE = slice(None)
 
 
 @dataclass(frozen=True)
@@ -96,24 +97,30 @@ class Denoiser(nn.Module):
         """Rotary units of a position of 1 among L slots."""
         return L / 2 if self.config.position_scale is None else self.config.position_scale
 
-    def read(self, state: State) -> tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]:
-        """(hidden vectors, velocity) of every slot."""
-        units = state.z * self.scale(state.z.shape[1])
-        h = self.trunk.embed(state.x) + self.kind(state.kind)
+    def read(
+        self, state: State, reading: Reading | None = None, part: slice = _WHOLE
+    ) -> tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]:
+        """(hidden vectors, velocity) of every slot, or of the slots in `part` where the reading remembers the others.
+
+        Without a `reading` every slot sees every slot.
+        """
+        scale = self.scale(state.z.shape[1])
+        units = state.z * scale
+        h = self.trunk.embed(state.x[:, part]) + self.kind(state.kind[:, part])
         if self.time is not None:
             h = h + self.time(waves(state.t, 2 * torch.pi))[:, None]
         if self.around is not None:
-            h = h + self.around(surroundings(units, state.kind != OPEN))
+            h = h + self.around(surroundings(units, state.kind != OPEN, part))
         if self.room is not None:
-            told = state.room >= 0
-            h = h + self.room(rooms.room_class(state.room.clamp(min=0))) * told[..., None]
+            room = state.room[:, part]
+            h = h + self.room(rooms.room_class(room.clamp(min=0))) * (room >= 0)[..., None]
         if torch.is_autocast_enabled(h.device.type):
             h = h.to(torch.get_autocast_dtype(h.device.type))
-        h = self.trunk.hidden(h, units, self.noise.sigma(state.t))
+        h = self.trunk.hidden(h, units[:, part], self.noise.sigma(state.t), reading)
         # A sum, not a product of matrices, which autocast would round to bf16: whole slots apart at L = 1024.
         velocity = (h.float() * self.velocity.weight[0].float()).sum(-1) + self.velocity.bias.float()
         if self.config.predict_clean:
-            velocity = velocity / (self.scale(state.z.shape[1]) * state.t.clamp(min=_SMALLEST_T)[:, None])
+            velocity = velocity / (scale * state.t.clamp(min=_SMALLEST_T)[:, None])
         return h, velocity
 
     def forward(self, state: State, at: Bool[Tensor, "B L"] | None = None) -> Prediction:
@@ -161,14 +168,17 @@ def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def surroundings(units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Float[Tensor, "B L features"]:
-    """Distance to the nearest prompt token on the left and on the right of each slot, as waves.
+def surroundings(
+    units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"], part: slice = _WHOLE
+) -> Float[Tensor, "B part features"]:
+    """Distance to the nearest prompt token on the left and on the right of each slot (or those in `part`), as waves.
 
     Rotary attention resolves small differences of position poorly, and whether a slot lies before or after a prompt
     token is what decides the order of the text. Moves with the slots and does not change when all shift alike.
     """
-    offset = units[:, None, :] - units[:, :, None]  # [b, i, j]: how far j lies right of i
-    other = is_prompt[:, None, :] & ~torch.eye(units.shape[1], dtype=torch.bool, device=units.device)
+    offset = units[:, None, :] - units[:, part, None]  # [b, i, j]: how far j lies right of i
+    slot = torch.arange(units.shape[1], device=units.device)
+    other = is_prompt[:, None, :] & (slot[part, None] != slot)
     left = torch.where(other & (offset <= 0), -offset, _FAR).amin(-1).clamp(max=_FAR)
     right = torch.where(other & (offset >= 0), offset, _FAR).amin(-1).clamp(max=_FAR)
     return torch.cat([waves(left, torch.pi), waves(right, torch.pi)], -1)

@@ -5,7 +5,7 @@ Rows are appended to a JSONL file as they are done; a row that is there already 
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -16,12 +16,14 @@ import numpy as np
 import torch
 
 from ddot.annealing import greedy
-from ddot.benchmarks import Item, WordPrompt, read_items, word_prompt
+from ddot.benchmarks import BenchmarkItem, CodePrompt, Prompted, Text, read_items
 from ddot.chance import row_keys
 from ddot.checkout import commit
 from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
+from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
@@ -34,25 +36,20 @@ from ddot.tokens import Tokenizer
 IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
 
 
-def _told_true_lengths(prompt: WordPrompt) -> Prompt:
+def _told_true_lengths(prompt: Prompted) -> Prompt:
     return prompt.prompt.with_rooms(prompt.rooms)
 
 
-@dataclass(frozen=True)
-class GuessedLength:
-    """Every text is made `tokens` long; what is missing is shared out evenly among the open gaps."""
-
-    tokens: int = 32
-
-    def __call__(self, prompt: WordPrompt) -> Prompt:
-        is_open = prompt.prompt.is_open[1:]
-        room = np.zeros(len(prompt.prompt), np.int64)
-        places = np.flatnonzero(is_open)
-        missing = max(len(places), self.tokens - len(prompt.prompt))
-        if len(places):
-            room[places] = missing // len(places)
-            room[places[: missing % len(places)]] += 1
-        return prompt.prompt.with_rooms(room)
+def _told_a_guess(prompt: Prompted) -> Prompt:
+    """Every text is made as long as usual; what is missing is shared out evenly among the open gaps."""
+    is_open = prompt.prompt.is_open[1:]
+    room = np.zeros(len(prompt.prompt), np.int64)
+    places = np.flatnonzero(is_open)
+    missing = max(len(places), prompt.guess - len(prompt.prompt))
+    if len(places):
+        room[places] = missing // len(places)
+        room[places[: missing % len(places)]] += 1
+    return prompt.prompt.with_rooms(room)
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Way:
 
     name: str
     settings: Settings = field(default_factory=Settings)
-    tell: Callable[[WordPrompt], Prompt] | None = None
+    tell: Callable[[Prompted], Prompt] | None = None
     method: Method | None = None
 
 
@@ -73,53 +70,61 @@ def ways() -> dict[str, Way]:
 
     ddot-u, ddot-r     the paper's: grid or random start, τ-leaps, greedy annealing, pads decide the length; nothing
                        but the network keeps the prompt in order
+    no-ot              as ddot-r, for a model trained without optimal transport
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
     lc, pop            the paper's baselines, for models trained so
+    autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
+    insertion          a token into every gap that wants one, again and again, for a model trained so
     """
     still = Settings(still=True)
     made = [
         Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=Leap(greedy), projections=())),
         Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
+        Way("no-ot", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),
-        Way("fixed-guessed", still, GuessedLength()),
+        Way("fixed-guessed", still, _told_a_guess),
         Way("fixed-oracle", still, _told_true_lengths),
         Way("lc", method=LeftContext()),
         Way("pop", method=PositionPrediction()),
+        Way("autoregressive", method=Autoregressive()),
+        Way("insertion", method=Insertion()),
     ]
     return {way.name: way for way in made}
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model to evaluate. `batch` texts are filled at once by each of `threads`."""
+    """A model to evaluate. `batch` texts are filled at once by each of `threads`; `training` goes into its rows."""
 
     denoiser: Denoiser
     tokenizer: Tokenizer
     name: str
     batch: int = 128
     threads: int = 1
+    training: Mapping[str, Any] = field(default_factory=dict)  # see `package.training_of`
 
 
 def generate(
-    model: Loaded, items: Sequence[Item], way: Way, located: bool, steps: int, seed: int = 0
-) -> tuple[list[list[str]], float]:
-    """(the filled texts as words, seconds a text)."""
-    prompts = [word_prompt(item, model.tokenizer, located) for item in items]
+    model: Loaded, items: Sequence[BenchmarkItem], way: Way, located: bool, steps: int, seed: int = 0
+) -> tuple[list[Text], float]:
+    """(the filled texts, seconds a text)."""
+    prompts = [item.prompted(model.tokenizer, located) for item in items]
     told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
+    widths = [
+        _width(prompt, max(model.denoiser.config.slots, item.slots)) for prompt, item in zip(told, items, strict=True)
+    ]
     # Prompts of like size together: a batch is as wide as its widest row.
-    usual = model.denoiser.config.slots
-    order = sorted(range(len(items)), key=lambda i: _width(told[i], usual))
-    found: dict[int, list[str]] = {}
+    order = sorted(range(len(items)), key=widths.__getitem__)
+    found: dict[int, Text] = {}
 
     def run(rows: list[int]) -> None:
-        some = [told[i] for i in rows]
-        L = max(_width(each, usual) for each in some)
+        some, L = [told[i] for i in rows], max(widths[i] for i in rows)
         with torch.inference_mode(), model.denoiser.quickly():
             if way.method is None:
                 *_, last = fill(model.denoiser, some, keys[rows], replace(way.settings, steps=steps, slots=L))
@@ -127,10 +132,10 @@ def generate(
                 *_, last = way.method.sample(model.denoiser, [each.example for each in some], L, steps, keys[rows])
         if way.method is None:
             for i, gaps in zip(rows, gap_tokens(last, some, model.denoiser.vocabulary), strict=True):
-                found[i] = prompts[i].words(gaps, model.tokenizer)
+                found[i] = prompts[i].filled(gaps, model.tokenizer)
         else:
             for i, text in zip(rows, way.method.texts(last, model.denoiser.vocabulary), strict=True):
-                found[i] = model.tokenizer.decode(text[text != model.tokenizer.edge]).split()
+                found[i] = prompts[i].read(text, model.tokenizer)
 
     start = time.monotonic()
     with ThreadPoolExecutor(model.threads) as pool:
@@ -176,18 +181,29 @@ def evaluate(
         if _identity(row) in done:
             continue
         if method == "unfilled":
-            texts, seconds = [item.given for item in items], 0.0
+            texts, seconds = [item.unfilled for item in items], 0.0
         else:
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
-        row |= score(items, texts, metrics)
+            row |= model.training
+        row |= score(items, texts, metrics) | _cut(items, model.tokenizer)
         row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": commit()}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):
-                said = {name: row[name] for name in IDENTITY} | {"id": item.id, "text": " ".join(text)}
+                said = {name: row[name] for name in IDENTITY} | {
+                    "id": item.id,
+                    "text": text if isinstance(text, str) else " ".join(text),
+                }
                 file.write(json.dumps(said, ensure_ascii=False) + "\n")
         with open(output, "a") as file:
             file.write(json.dumps(row) + "\n")
         yield row
+
+
+def _cut(items: Sequence[BenchmarkItem], tokenizer: Tokenizer) -> dict[str, int]:
+    """Of programs: how many are longer than what a network is shown of them."""
+    prompts = [item.prompted(tokenizer, True) for item in items]
+    found = [prompt.is_cut for prompt in prompts if isinstance(prompt, CodePrompt)]
+    return {"cut": sum(found)} if found else {}
 
 
 def _rows_of(output: Path) -> set[tuple[Any, ...]]:

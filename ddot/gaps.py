@@ -13,6 +13,10 @@ from torch import Tensor
 
 from ddot.records import AFTER, BEFORE, GLUED, OPEN, State
 
+# Hints by which a prompt token closes the gap after it, and the one before it.
+CLOSES_AFTER = (GLUED, BEFORE)
+CLOSES_BEFORE = (GLUED, AFTER)
+
 
 def gap_of(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
     """How many prompt slots lie left of each slot (at the same place: counted when its slot comes first)."""
@@ -29,8 +33,9 @@ def told_open(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
     B, L = kind.shape
     hint = kind - 1
     is_prompt = kind != OPEN
-    closes_after = is_prompt & ((hint == GLUED) | (hint == BEFORE))
-    closes_before = is_prompt & ((hint == GLUED) | (hint == AFTER))
+    closes_after, closes_before = (
+        is_prompt & ((hint == first) | (hint == second)) for first, second in (CLOSES_AFTER, CLOSES_BEFORE)
+    )
     order = is_prompt.cumsum(-1)  # of a prompt slot: its number, from 1
     count = order[:, -1:]
     is_open = torch.arange(L + 1, device=kind.device) <= count

@@ -7,7 +7,7 @@ workers nor the count of processes changes what is trained on.
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -85,6 +85,10 @@ class EitherCut:
         return (self.first if rng.random() < self.share else self.second)(corpus, longest, rng)
 
 
+# What is masked as a whole: for each token the number of the unit it belongs to.
+Unit = Callable[[Tokenizer, Int[np.ndarray, "n"]], Int[np.ndarray, "n"]]
+
+
 @dataclass(frozen=True)
 class Plan:
     """One way to make a batch. A recipe mixes several."""
@@ -94,9 +98,11 @@ class Plan:
     cut: Cut = WholeSentences()
     telling: Telling = Telling(located=0.0)  # noqa: RUF009
     lengths: tuple[int, ...] = (64,)  # L, one drawn for each batch
-    whole_words: float = 1.0  # share of rows masked by words; the others by tokens
+    whole_words: float = 1.0  # share of rows masked by units; the others by tokens
+    unit: Unit = Tokenizer.words
     full_noise: float = 0.0  # share of rows at t = 1, where sampling starts
     weight: float = 1.0
+    sources: tuple[str, ...] = ()  # corpora by name; none: all that no other plan names. Left out where it has none
 
 
 class Batches(Dataset[tuple[int, Slots]]):
@@ -130,8 +136,17 @@ class Batches(Dataset[tuple[int, Slots]]):
                 raise ValueError(f"a batch of {slots} slots does not divide into rows of {L} over {world} processes")
         self.plans, self.tokenizer, self.slots, self.seed, self.edges = plans, tokenizer, slots, seed, edges
         self.mine = slice(rank, None, world)
-        self.sources = Weighted(*((weight, (corpus, corpus.rarity())) for weight, corpus in corpora))
-        self.choice = Weighted(*((plan.weight, index) for index, plan in enumerate(plans)))
+        opened = [(weight, (corpus, corpus.rarity())) for weight, corpus in corpora]
+        named = {name for plan in plans for name in plan.sources}
+        self.sources: dict[int, Weighted[tuple[Corpus, np.ndarray]]] = {}
+        for index, plan in enumerate(plans):
+            names = [corpus.folder.name for _, corpus in corpora]
+            fits = [name in plan.sources if plan.sources else name not in named for name in names]
+            if own := [source for source, ours in zip(opened, fits, strict=True) if ours]:
+                self.sources[index] = Weighted(*own)
+        if not self.sources:
+            raise ValueError(f"no plan draws from {', '.join(corpus.folder.name for _, corpus in corpora)}")
+        self.choice = Weighted(*((plans[index].weight, index) for index in self.sources))
 
     def __getitem__(self, step: int) -> tuple[int, Slots]:
         key = row_keys(self.seed, 1, first=step)
@@ -143,14 +158,14 @@ class Batches(Dataset[tuple[int, Slots]]):
         keys = row_keys(int(fold(key, 2)[0]), rows)[self.mine]
         t = spread_times(int(fold(key, 3)[0]), rows)[self.mine]
         t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
-        examples = [self._example(plan, L, generator(k)) for k in fold(keys, 5).tolist()]
+        examples = [self._example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
         return index, plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
 
-    def _example(self, plan: Plan, L: int, rng: np.random.Generator) -> Example:
-        corpus, rarity = self.sources.pick(rng.random())
+    def _example(self, index: int, L: int, rng: np.random.Generator) -> Example:
+        plan, (corpus, rarity) = self.plans[index], self.sources[index].pick(rng.random())
         passage = plan.cut(corpus, L - 2 * self.edges, rng)
         tokens = passage.tokens
-        words = self.tokenizer.words(tokens) if rng.random() < plan.whole_words else np.arange(len(tokens))
+        words = plan.unit(self.tokenizer, tokens) if rng.random() < plan.whole_words else np.arange(len(tokens))
         is_prompt = by_word(plan.mask, words, rarity[tokens], rng)
         if self.edges:
             tokens, is_prompt = with_edges(tokens, is_prompt, passage.begins, passage.ends, self.tokenizer)

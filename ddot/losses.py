@@ -5,6 +5,7 @@ a batch split over processes averages to the same number.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ddot import rooms
-from ddot.absorbing import corrupt
+from ddot.absorbing import CleanToken, corrupt
 from ddot.denoiser import Denoiser
 from ddot.noise import LogLinear
 from ddot.positions import interpolate
@@ -115,6 +116,33 @@ def denoising_losses(
         room=room.detach(),
         nats=per_slot.detach().mean() if len(at) else torch.zeros_like(token),
     )
+
+
+def token_losses(
+    model: Denoiser,
+    h: Float[Tensor, "B L d"],
+    velocity: Float[Tensor, "B L"],
+    at: Int[Tensor, "M"],
+    answer: Int[Tensor, "M"],
+) -> Losses:
+    """Cross entropy of answers at the flat slots `at`, where there is no noise and nothing moves.
+
+    `h` and `velocity` are what the network read. Its other heads get a gradient of 0, as data-parallel training wants.
+    """
+    if not isinstance(model.score, CleanToken):
+        raise ValueError(
+            f"this network's logits are scores ({type(model.score).__name__}), not chances of the next token; "
+            "set score=CleanToken() in its config"
+        )
+    # At σ = log 2 and dσ = 1 the weight dσ/(e^σ − 1) of the diffusion's own loss is 1.
+    one = torch.ones(len(at), device=h.device)
+    per_slot = model.token_loss(h.flatten(0, 1)[at], answer, one * math.log(2), one)
+    token = per_slot.sum() / velocity.numel()
+    nothing = 0 * velocity.mean()
+    if model.room_head is not None:
+        nothing = nothing + 0 * model.room_head(h[:, 0]).float().mean()
+    zero = torch.zeros_like(token)
+    return Losses(token + nothing, token.detach(), zero, zero, per_slot.detach().mean() if len(at) else zero)
 
 
 def gaps_after(slots: Slots) -> Int[Tensor, "B L"]:

@@ -52,6 +52,20 @@ def about(name: str | Path | None) -> dict[str, Any]:
     }
 
 
+def training_of(name: str | Path | None) -> dict[str, Any]:
+    """What a row of an evaluation says of a model's training: recipe, λ, steps, seconds. Nothing if it had none."""
+    meta = read_json(find(name) / "meta.json")
+    if not isinstance(meta.get("training"), dict):
+        return {}
+    said = {
+        "recipe": meta.get("recipe"),
+        "position_factor": meta["training"].get("position_factor"),
+        "training_steps": meta.get("step"),
+        "training_seconds": meta.get("seconds"),
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
 def is_compressed(folder: Path) -> bool:
     """Whether a model folder's matrices are stored in int8."""
     return read_json(folder / "meta.json").get("stored") == "int8"

@@ -4,7 +4,6 @@ Time runs from noise (t = 1, left) to text (t = 0, right); the text is read from
 file's name. Needs the extra `plots`.
 """
 
-import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from ddot.coupling import Coupling, couple, couple_independently
+from ddot.drawing import PALETTE, canvas, form_of, image
 from ddot.files import write_whole
 from ddot.infill import Frame
 from ddot.labels import printable, spread
@@ -24,8 +24,7 @@ from ddot.positions import Terminal, random_terminal
 from ddot.records import PAD, PROMPT, RESPONSE
 from ddot.tracks import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 
-# Okabe and Ito's colours: told apart by colour-blind readers, and in grey by their lightness.
-COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}
+COLOURS = {PROMPT: PALETTE[0], RESPONSE: PALETTE[1], PAD: "#BBBBBB"}
 WAITING = "#A8A8A8"
 _NAMES = {PROMPT: "given (prompt)", RESPONSE: "filled in (response)", PAD: "left empty (pad)"}
 
@@ -56,7 +55,7 @@ def trajectories(frames: Sequence[Frame], path: Path | str, scaled: bool | None 
     is shorter than its context undone: pads run level, and straight paths may bend. None shows both: side by side, or
     as two rulers of one picture when there are no pads and the two look the same.
     """
-    form = _form(path)
+    form = form_of(path)
     if not frames:
         raise ValueError("there are no frames to plot; fill a text first")
     counted, measured = tracks(frames, scaled=False), tracks(frames, scaled=True)
@@ -91,7 +90,7 @@ def training_paths(
     All pictures start from the same terminal places; only who starts where differs. Without `slots` there is a third
     more than words. The result has for each coupling the crossings within "prompt" and within "response".
     """
-    form = _form(path)
+    form = form_of(path)
     panels, counts = [], {}
     for name, coupling in couplings.items():
         found = coupled(sentence, slots, seed, coupling, terminal)
@@ -108,22 +107,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _form(path: Path | str) -> str:
-    """The form a figure is to have: png or svg. Asked before anything is worked out."""
-    form = Path(path).suffix.lower().removeprefix(".")
-    if form not in ("png", "svg"):
-        raise ValueError(f"'{path}' ends in neither .png nor .svg; give a name that ends in one of them")
-    return form
-
-
 def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler: int | None = None) -> bytes:
     """The finished file. `ruler`: a second ruler counts so many slots."""
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("plots need the extra `plots`: pip install 'ddot[plots]'") from None
     labelled = max(sum(track.label != "" for track in panel.tracks) for panel in panels)
     letters = max((cell_len(track.label) for panel in panels for track in panel.tracks), default=0)
     high = max(_LEAST_HIGH, _LINE * labelled + 0.3)
@@ -135,17 +120,7 @@ def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler
     lines = textwrap.wrap(heading, max(20, int((width - left) / broad)), max_lines=4, placeholder=" …”")
     top = 0.3 + 0.24 * len(lines) + 0.45 + 0.22 * max(panel.title.count("\n") + bool(panel.title) for panel in panels)
     height = bottom + high + top
-    settings: Any = {
-        "font.family": "sans-serif",
-        "font.size": 9.0,
-        "svg.fonttype": "none",  # words stay words, to be searched and copied
-        "svg.hashsalt": "ddot",  # the same figure is the same file
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)
+    with canvas(width, height) as figure:
         for number, panel in enumerate(panels):
             corner = number * (left + wide + beside) + left
             box = (corner / width, bottom / height, wide / width, high / height)
@@ -159,9 +134,7 @@ def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler
         figure.text(at, 1 - 0.14 / height, "\n".join(lines), fontsize=12, weight="bold", va="top", parse_math=False)
         figure.text(at, 1 - (0.2 + 0.24 * len(lines)) / height, remark, color="#444444", va="top", parse_math=False)
         _legend(figure, panels)
-        file = io.BytesIO()
-        figure.savefig(file, format=form, dpi=160, metadata={"Date": None} if form == "svg" else {})
-    return file.getvalue()
+        return image(figure, form)
 
 
 def _draw(axes: Any, panel: Panel, number: int, label_height: float) -> None:

@@ -54,9 +54,13 @@ def _benchmark_texts(file: Path) -> Iterator[str]:
         raise FileNotFoundError(f"no benchmark file at {file}")
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         try:
-            yield _plain(" ".join(json.loads(line)["words"]))
+            row = json.loads(line)
+            program = "prefix" in row
+            yield _plain(row["prefix"] + row["middle"] + row["suffix"] if program else " ".join(row["words"]))
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f'{file}, line {number}: wanted a JSON object with "words", a list') from None
+            raise ValueError(
+                f'{file}, line {number}: wanted a JSON object with "words", a list (or prefix, middle and suffix)'
+            ) from None
 
 
 def _plain(text: str) -> str:

@@ -127,6 +127,18 @@ class Tokenizer:
         starts[:1] = False
         return np.cumsum(starts)
 
+    @cached_property
+    def ends_line(self) -> Bool[np.ndarray, "V"]:
+        """For each row of the vocabulary: does the token hold a line break?"""
+        rows = np.zeros(self.vocabulary.size, bool)
+        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
+            rows[token] = "Ċ" in text or "\n" in text
+        return rows
+
+    def lines(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        """The index of the line each token belongs to; a line break belongs to the line it ends."""
+        return np.cumsum(self.ends_line[tokens]) - self.ends_line[tokens]
+
 
 def byte_level(model: models.BPE) -> Encoder:
     """An encoder that splits and joins text as GPT-2 does, around the given merges."""

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ddot.backbones.trunk import attend, rotary, rotate
+from ddot.backbones.trunk import Attention, Reading, both_ways, rotary, rotate
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,12 @@ class Block(nn.Module):
         condition: Float[Tensor, "B c"],
         cos: Float[Tensor, "B L D"],
         sin: Float[Tensor, "B L D"],
+        attention: Attention,
     ) -> Float[Tensor, "B L d"]:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaLN_modulation(condition)[:, None].chunk(6, -1)
         qkv = self.attn_qkv(modulate(self.norm1(h), shift_a, scale_a)).unflatten(-1, (3, self.heads, -1))
         q, k, v = qkv.unbind(2)
-        h = h + gate_a * self.attn_out(attend(rotate(q, cos, sin), rotate(k, cos, sin), v))
+        h = h + gate_a * self.attn_out(attention(rotate(q, cos, sin), rotate(k, cos, sin), v))
         return h + gate_m * self.mlp(modulate(self.norm2(h), shift_m, scale_m))
 
 
@@ -118,12 +119,17 @@ class DiT(nn.Module):
         return nn.functional.embedding(x, self.vocab_embed.embedding)
 
     def hidden(
-        self, h: Float[Tensor, "B L d"], positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"]
+        self,
+        h: Float[Tensor, "B L d"],
+        positions: Float[Tensor, "B L"],
+        sigma: Float[Tensor, "B"],
+        reading: Reading | None = None,
     ) -> Float[Tensor, "B L d"]:
+        reading = reading or both_ways
         condition = nn.functional.silu(self.sigma_map(sigma))
         cos, sin = rotary(positions, self.width // self.config.heads, self.config.rotary_base)
-        for block in self.blocks:
-            h = block(h, condition, cos, sin)
+        for number, block in enumerate(self.blocks):
+            h = block(h, condition, cos, sin, reading(number))
         shift, scale = self.output_layer.adaLN_modulation(condition)[:, None].chunk(2, -1)
         return modulate(self.output_layer.norm_final(h), shift, scale)
 

@@ -1,4 +1,4 @@
-"""A Llama-family transformer (SmolLM2 and its kin) that reads in both directions.
+"""A Llama-family transformer (SmolLM2 and its kin) that reads in both directions, or as it is told to.
 
 RMSNorm, grouped-query attention, SwiGLU, tied embeddings. The projections that share an input are stored as one
 matrix: q, k, v in `attn_qkv`, gate and up in `mlp_in`.
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ddot.backbones.trunk import attend, rotary, rotate
+from ddot.backbones.trunk import Attention, Reading, both_ways, left_to_right, rotary, rotate
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Block(nn.Module):
         self.mlp_out = nn.Linear(inner, d, bias=False)
 
     def forward(
-        self, h: Float[Tensor, "B L d"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"]
+        self, h: Float[Tensor, "B L d"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"], attention: Attention
     ) -> Float[Tensor, "B L d"]:
         c = self.config
         qkv = self.attn_qkv(self.norm1(h)).unflatten(-1, (-1, c.head_width))
         qk, v = qkv.split([c.heads + c.key_heads, c.key_heads], 2)
         q, k = rotate(qk, cos, sin).split([c.heads, c.key_heads], 2)
-        h = h + self.attn_out(attend(q, k, v, c.causal))
+        h = h + self.attn_out(attention(q, k, v))
         gate, up = self.mlp_in(self.norm2(h)).chunk(2, -1)
         return h + self.mlp_out(nn.functional.silu(gate) * up)
 
@@ -103,11 +103,16 @@ class Llama(nn.Module):
         return self.embed_tokens(x)
 
     def hidden(
-        self, h: Float[Tensor, "B L d"], positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"]
+        self,
+        h: Float[Tensor, "B L d"],
+        positions: Float[Tensor, "B L"],
+        sigma: Float[Tensor, "B"],
+        reading: Reading | None = None,
     ) -> Float[Tensor, "B L d"]:
+        reading = reading or (left_to_right if self.config.causal else both_ways)
         cos, sin = rotary(positions, self.config.head_width, self.config.rotary_base)
-        for block in self.blocks:
-            h = block(h, cos, sin)
+        for number, block in enumerate(self.blocks):
+            h = block(h, cos, sin, reading(number))
         return self.norm(h)
 
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:

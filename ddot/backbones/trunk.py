@@ -1,11 +1,18 @@
 """What every trunk offers the denoiser, and the attention they share."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+
+# What slots take from each other, given queries, keys and values.
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+# How a text is read: the attention of each block, by its number.
+Reading = Callable[[int], Attention]
 
 
 @runtime_checkable
@@ -17,9 +24,16 @@ class Trunk(Protocol):
     def embed(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]: ...
 
     def hidden(
-        self, h: Float[Tensor, "B L d"], positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"]
+        self,
+        h: Float[Tensor, "B L d"],
+        positions: Float[Tensor, "B L"],
+        sigma: Float[Tensor, "B"],
+        reading: Reading | None = None,
     ) -> Float[Tensor, "B L d"]:
-        """The last hidden vectors, ready for a linear head. `positions` are in rotary units, σ is the total noise."""
+        """The last hidden vectors, ready for a linear head. `positions` are in rotary units, σ is the total noise.
+
+        Without a `reading` the trunk reads as it is made to: both ways, unless its configuration says otherwise.
+        """
         ...
 
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]: ...
@@ -44,10 +58,59 @@ def rotate(
 
 
 def attend(
-    q: Float[Tensor, "B L H D"], k: Float[Tensor, "B L K D"], v: Float[Tensor, "B L K D"], causal: bool = False
+    q: Float[Tensor, "B L H D"], k: Float[Tensor, "B L K D"], v: Float[Tensor, "B L K D"]
 ) -> Float[Tensor, "B L HD"]:
-    """Attention of every slot to every slot (or to earlier ones); H / K query heads share a key head."""
+    """Attention of every slot to every slot; H / K query heads share a key head."""
+    return _attention(q, k, v)
+
+
+def attend_before(
+    q: Float[Tensor, "B L H D"], k: Float[Tensor, "B L K D"], v: Float[Tensor, "B L K D"]
+) -> Float[Tensor, "B L HD"]:
+    """Attention of every slot to itself and to the slots before it."""
+    return _attention(q, k, v, is_causal=True)
+
+
+def both_ways(block: int) -> Attention:
+    """A `Reading`: every slot sees every slot."""
+    return attend
+
+
+def left_to_right(block: int) -> Attention:
+    """A `Reading`: every slot sees itself and the slots before it."""
+    return attend_before
+
+
+class Memory:
+    """A `Reading` from left to right that keeps the keys and values of what it has read: only new slots are read.
+
+    `seen` says which slots of the whole rows may be looked at; the others see themselves alone.
+    """
+
+    def __init__(self, seen: Bool[Tensor, "B L"]):
+        self.seen = seen
+        self.past: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, block: int) -> Attention:
+        return partial(self._attend, block)
+
+    def _attend(
+        self, block: int, q: Float[Tensor, "B new H D"], k: Float[Tensor, "B new K D"], v: Float[Tensor, "B new K D"]
+    ) -> Float[Tensor, "B new HD"]:
+        if block in self.past:
+            k, v = (torch.cat([old, new], 1) for old, new in zip(self.past[block], (k, v), strict=True))
+        self.past[block] = k, v
+        new, read = q.shape[1], k.shape[1]
+        slot = torch.arange(read, device=q.device)
+        # A slot always sees itself: attention to nothing is no number, and would spread from there.
+        visible = self.seen[:, None, :read] | (slot[read - new :, None] == slot)
+        visible = visible & (slot[read - new :, None] >= slot)
+        return _attention(q, k, v, attn_mask=visible[:, None])
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, attn_mask: Tensor | None = None) -> Tensor:
+    gqa = q.shape[2] != k.shape[2]
     out = scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=causal, enable_gqa=q.shape[2] != k.shape[2]
+        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask, is_causal=is_causal, enable_gqa=gqa
     )
     return out.transpose(1, 2).flatten(2)

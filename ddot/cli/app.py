@@ -11,7 +11,7 @@ from rich.table import Table
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Fill blanks of unknown length in text.")
 bench = typer.Typer(no_args_is_help=True, help="Measure speed, as ratios within one run.")
-plot = typer.Typer(no_args_is_help=True, help="Draw how positions move.")
+plot = typer.Typer(no_args_is_help=True, help="Draw how positions move, and what was measured.")
 app.add_typer(bench, name="bench")
 app.add_typer(plot, name="plot")
 

@@ -1,4 +1,4 @@
-"""Commands for research: prepare, train, convert, evaluate, tables."""
+"""Commands for research: prepare, train, convert, evaluate, score, tables."""
 
 import json
 import sys
@@ -61,7 +61,9 @@ def prepare(
     sources: Annotated[list[str], typer.Argument(help="Text files (.txt .jsonl .parquet, .xz .gz) or hub:NAME.")],
     tokenizer: Annotated[Path, typer.Option(help="A tokenizer.json, or a model folder that holds one.")],
     output: Annotated[Path, typer.Option(help="The folder to make.")],
-    split: Annotated[str, typer.Option(help="sentences, or lines (a line is one piece).")] = "sentences",
+    split: Annotated[
+        str, typer.Option(help="sentences, lines (a text is one piece), or functions (of Python).")
+    ] = "sentences",
     form: Annotated[str, typer.Option(help="natural, news (One-Billion-Word) or reviews (Yelp).")] = "natural",
     field: Annotated[str | None, typer.Option(help="Field or column that holds the text.")] = None,
     without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are left out.")] = [],  # noqa: B006
@@ -103,16 +105,19 @@ def evaluate(
     """
     from ddot.evaluate import Loaded
     from ddot.evaluate import evaluate as rows_of
+    from ddot.package import training_of
 
-    asked = load_model(None if model == "embedded" else model, device)
-    on_gpu = asked.filler.device.type == "cuda"
-    loaded = Loaded(asked.denoiser, asked.tokenizer, model, 256 if on_gpu else 1, 1 if on_gpu else asked.threads)
+    name = None if model == "embedded" else model
+    asked, training = load_model(name, device), training_of(name)
+    batch, threads = (256, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
+    loaded = Loaded(asked.denoiser, asked.tokenizer, model, batch, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
     rows = list(rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures))
     for sentence in {said for row in rows for said in row.pop("missing", {}).values()}:
         print(f"ddot: {sentence}", file=sys.stderr)
-    aside = () if as_json else ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit")
+    aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
+    aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
 
 
@@ -121,6 +126,27 @@ def _numbers(text: str, name: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
+
+
+@app.command("score")
+def score_texts(
+    rows: Annotated[Path, typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
+    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
+    metrics: Annotated[str, typer.Option(help="Names, with commas; those a row has are not worked out again.")],
+    as_json: AsJson = False,
+) -> None:
+    """More metrics for texts that were filled before; no model is needed.
+
+    Example: ddot score rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
+    """
+    from ddot.rescore import rescore
+
+    names = metrics.split(",")
+    found = list(rescore(rows, bench, names))
+    for sentence in {said for row in found for said in row.get("missing", {}).values()}:
+        print(f"ddot: {sentence}", file=sys.stderr)
+    shown = ("method", "dataset", "task", "steps", "seed", *names)
+    show([row if as_json else {name: row.get(name) for name in shown} for row in found], as_json)
 
 
 @app.command()

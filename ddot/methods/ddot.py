@@ -15,9 +15,9 @@ from ddot.chance import fold
 from ddot.coupling import Coupling, couple
 from ddot.denoiser import Denoiser
 from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
-from ddot.methods.method import Table
+from ddot.methods.method import Table, only_prompt
 from ddot.positions import Terminal, grid_terminal
-from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
+from ddot.records import OPEN, Example, Slots, State, to_device
 from ddot.sampling import (
     Leap,
     Projection,
@@ -62,7 +62,7 @@ class DDOT:
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """The state at t = 1: prompt tokens and [mask]s at the terminal positions. Only prompt tokens are read."""
-        given = [_only_prompt(example) for example in prompts]
+        given = [only_prompt(example) for example in prompts]
         table = Table(given, L, vocabulary)
         z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
         return State(
@@ -84,13 +84,3 @@ class DDOT:
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The tokens of each row in reading order."""
         return read_out(state, vocabulary)
-
-
-def _only_prompt(example: Example) -> Example:
-    keep = example.is_prompt
-    return Example(
-        tokens=example.tokens[keep],
-        is_prompt=keep[keep],
-        hint=None if example.hint is None else example.hint[keep],
-        room=np.full(int(keep.sum()), ANY_ROOM) if example.room is None else example.room[keep],
-    )

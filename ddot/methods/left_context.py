@@ -74,7 +74,7 @@ def in_line(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -
 
 def _left_part(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep]`, all of it given, nothing told of gaps."""
-    tokens = _fitting(example.tokens[example.is_prompt], L)
+    tokens = fitting(example.tokens[example.is_prompt], L)
     return Example(np.append(tokens, vocabulary.sep), np.ones(len(tokens) + 1, bool))
 
 
@@ -85,11 +85,12 @@ def _with_sentence(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     nothing is missing, the sentence loses its last token.
     """
     left = _left_part(example, L, vocabulary).tokens
-    tokens = np.concatenate([left, _fitting(example.tokens, L)])[: 2 * L]
+    tokens = np.concatenate([left, fitting(example.tokens, L)])[: 2 * L]
     return Example(tokens, np.arange(len(tokens)) < len(left))
 
 
-def _fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
+def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
+    """The same tokens; more than L are refused."""
     if len(tokens) > L:
         raise ValueError(f"a text of {len(tokens)} tokens does not fit into L = {L}; raise L or shorten the text")
     return tokens

@@ -77,3 +77,14 @@ class Table:
             t=torch.from_numpy(t),
             u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.x_0.shape[1])),
         )
+
+
+def only_prompt(example: Example) -> Example:
+    """What is given of an example, and what is told of it."""
+    keep = example.is_prompt
+    return Example(
+        tokens=example.tokens[keep],
+        is_prompt=keep[keep],
+        hint=None if example.hint is None else example.hint[keep],
+        room=np.full(int(keep.sum()), ANY_ROOM) if example.room is None else example.room[keep],
+    )

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import exp, nan
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
-from ddot.backbones.llama import Llama, LlamaConfig
+from ddot.backbones.llama import LlamaConfig
+from ddot.backbones.trunk import left_to_right
 from ddot.checkpoint import load_config, load_model, model_folder
 from ddot.metrics.sums import Sums
 
@@ -48,10 +48,7 @@ def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> La
             "as `ddot convert` makes it"
         )
     model, tokenizer = load_model(folder)
-    with torch.device("meta"):
-        trunk = Llama(replace(config, causal=True))
-    trunk.load_state_dict(model.trunk.state_dict(), assign=True)  # type: ignore[attr-defined]
-    trunk = trunk.to(device).eval()
+    trunk = model.to(device).trunk
     ordinary = tokenizer.vocabulary.base  # the rows the language model had
     start = [tokenizer.edge] if tokenizer.edge < ordinary else []
 
@@ -67,7 +64,7 @@ def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> La
             x = torch.nn.utils.rnn.pad_sequence([rows[i] for i in some], batch_first=True).to(device)
             positions = torch.arange(x.shape[1], dtype=torch.float32, device=device).expand(x.shape)
             with torch.inference_mode():
-                hidden = trunk.hidden(trunk.embed(x), positions, torch.ones(len(some), device=device))
+                hidden = trunk.hidden(trunk.embed(x), positions, torch.ones(len(some), device=device), left_to_right)
                 for i, tokens, h in zip(some, x, hidden, strict=True):
                     logits = trunk.logits(h[: len(rows[i]) - 1])[:, :ordinary]
                     nats[i] = cross_entropy(logits, tokens[1 : len(rows[i])], reduction="sum").item()

@@ -94,7 +94,7 @@ class Line:
     rows: Mapping[str, Sequence[Row]]
 
     def measure(self, dataset: str, metric: str) -> Measure | None:
-        values = [row[metric] for row in self.rows.get(dataset, ()) if _is_number(row.get(metric))]
+        values = [row[metric] for row in self.rows.get(dataset, ()) if is_number(row.get(metric))]
         if not values:
             return None
         return Measure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
@@ -108,7 +108,8 @@ class Line:
         return {row[name] for some in self.rows.values() for row in some if row.get(name) is not None}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a field of a row was measured."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -142,7 +143,7 @@ def gather(
     for row in rows:
         if row["dataset"] not in sets or (methods is not None and row["method"] not in methods):
             continue
-        if metrics and not any(_is_number(row.get(metric)) for metric in metrics):
+        if metrics and not any(is_number(row.get(metric)) for metric in metrics):
             continue
         whole = WHOLE.get(row["split"], {}).get(row["dataset"].partition("-")[0])
         limit = None if row["items"] == whole else row["items"]
@@ -176,7 +177,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if len(line.rows) == most[about(line)]]
 
 
-def _model_name(model: str) -> str:
+def model_name(model: str) -> str:
     """A model as a table names it; of a place on somebody's machine only the folder."""
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
@@ -200,7 +201,7 @@ class Naming:
     def name(self, line: Line) -> str:
         parts = [LABELS.get(line.method, line.method)]
         if line.method != UNFILLED:
-            parts += [_model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
+            parts += [model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
             parts += sorted(line.every("device")) * self.devices
         if line.split != "test":
             parts.append(f"{line.split} split")
@@ -211,7 +212,7 @@ class Naming:
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
         if filled and not self.models:
-            notes.append(f"Model: {_model_name(filled[0].model)}.")
+            notes.append(f"Model: {model_name(filled[0].model)}.")
         if filled and not self.steps:
             notes.append(f"{filled[0].steps} steps.")
         if any(line.seeds > 1 for line in lines):

@@ -84,7 +84,7 @@ def _over_steps(dataset: str, title: str, lines: Sequence[Line], naming: Naming,
 
 
 def lambda_table(rows: Sequence[Row]) -> Table:
-    """λ against the metrics: ours from rows that say `position_factor`, where a set and task have more than one λ."""
+    """λ against the metrics: ours from rows that say `position_factor`, of ways that have more than one λ on a set."""
     numbers = paper_tables()["lambda"]
     columns = paired(numbers["metrics"])
     theirs = []
@@ -95,8 +95,11 @@ def lambda_table(rows: Sequence[Row]) -> Table:
     swept = [row for row in rows if row.get("position_factor") is not None and row["method"] != UNFILLED]
     shown: list[Line] = []
     for dataset in [name for name in SETS if any(row["dataset"] == name for row in swept)]:
-        for title, lines in task_lines(gather(swept, [dataset])):
-            if len({_factor(line) for line in lines}) > 1:
+        for title, every in task_lines(gather(swept, [dataset])):
+            factors: dict[str, set[float]] = {}
+            for line in every:
+                factors.setdefault(line.method, set()).add(_factor(line))
+            if lines := [line for line in every if len(factors[line.method]) > 1]:
                 shown += lines
                 sections.append(_over_factors(f"{title.partition(':')[0]}, {SETS[dataset]}", dataset, lines, columns))
     notes = Naming(models=True, steps=True).notes(shown)

@@ -1,6 +1,7 @@
 """Rows of an evaluation: made once, gone on with, never mistaken for somebody else's file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,13 @@ import torch
 from ddot.backbones.llama import LlamaConfig
 from ddot.benchmarks import read_items
 from ddot.chance import row_keys
+from ddot.checkpoint import save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate, ways
+from ddot.package import training_of
+from ddot.rescore import rescore
+from ddot.tables import read_rows, render
+from ddot.tables.lines import measured
 from ddot.tokens import learn_bpe
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
@@ -71,6 +77,68 @@ def test_goes_on_where_it_stopped(model, bench, tmp_path):
     strip = lambda row: {k: v for k, v in row.items() if k != "seconds"}  # noqa: E731
     assert [strip(row) for row in again] == [strip(row) for row in whole[2:]]
     assert len(output.read_text().splitlines()) == 4
+
+
+def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
+    """From a model's folder to the table over λ."""
+    config = model.denoiser.config
+    for factor in (0.5, 20.0):
+        folder = tmp_path / f"lambda-{factor}"
+        folder.mkdir()
+        meta = {"recipe": "own", "step": 7, "seconds": 1.5, "training": {"position_factor": factor}}
+        save_model(model.denoiser.state_dict(), config, model.tokenizer, meta, folder)
+        loaded = replace(model, name=str(folder), training=training_of(folder))
+        (bench / "1bw-block.test.jsonl").write_text((bench / "own.test.jsonl").read_text())
+        for row in evaluate(loaded, bench, tmp_path / "rows.jsonl", ["1bw-block"], methods=("unfilled", "ddot-r")):
+            said = {"recipe": "own", "position_factor": factor, "training_steps": 7, "training_seconds": 1.5}
+            assert {name: row.get(name) for name in said} == (
+                said if row["method"] == "ddot-r" else dict.fromkeys(said)
+            )
+    table = render(read_rows(tmp_path / "rows.jsonl"), "lambda")
+    assert "| 0.5, DDOT-R, 16 steps (n = 3) |" in table
+    assert "| 20, DDOT-R, 16 steps (n = 3) |" in table
+    (tmp_path / "base").mkdir()
+    save_model(model.denoiser.state_dict(), config, model.tokenizer, {"converted_from": "x"}, tmp_path / "base")
+    assert training_of(tmp_path / "base") == {}
+
+
+def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
+    program = {"id": "1", "prefix": "def f(x):\n    y = 1\n", "middle": "    y += x\n", "suffix": "\n    return  y"}
+    (tmp_path / "code-block.test.jsonl").write_text(json.dumps(program) + "\n")
+    methods = ("unfilled", *ways())
+    rows = list(evaluate(model, tmp_path, tmp_path / "rows.jsonl", ["code-block"], methods=methods, steps=(2,)))
+    assert [row["method"] for row in rows] == [*methods, *methods]
+    assert all(row["cut"] == 0 for row in rows)
+    texts = [json.loads(line) for line in (tmp_path / "rows.texts.jsonl").read_text().splitlines()]
+    kept = {"planned", "ddot-u-planned", "ddot-r-planned", "fixed-guessed", "fixed-oracle"}
+    for row in texts:
+        if row["task"] == "located" and row["method"] in kept:
+            assert row["text"].startswith(program["prefix"])
+            assert row["text"].endswith(program["suffix"])
+        if row["method"] == "unfilled":
+            assert row["text"] == program["prefix"] + program["suffix"]
+
+
+def test_texts_are_scored_again_without_the_model(model, bench, tmp_path):
+    """Metrics that were not to be had where texts were made come later, and are what they would have been."""
+    output, whole = tmp_path / "rows.jsonl", tmp_path / "whole.jsonl"
+    few, many = ("length_error",), ("length_error", "bleu2", "nist2", "success", "exact")
+    rows_of(model, bench, output, methods=("unfilled", "planned", "lc"), metrics=few)
+    expected = rows_of(model, bench, whole, methods=("unfilled", "planned", "lc"), metrics=many)
+    before = output.read_text()
+    found = list(rescore(output, bench, many))
+    assert output.read_text().startswith(before)
+    timing = ("seconds", "commit")
+    strip = lambda row: {key: value for key, value in row.items() if key not in timing}  # noqa: E731
+    assert [strip(row) for row in found] == [strip(row) for row in expected]
+    assert list(rescore(output, bench, many)) == []
+    again = measured(read_rows(output))
+    assert all(all(name in row for name in many) for row in again)
+    with pytest.raises(ValueError, match="no metric 'beauty'"):
+        list(rescore(output, bench, ("beauty",)))
+    (bench / "own.test.jsonl").write_text("".join((bench / "own.test.jsonl").read_text().splitlines(True)[:2]))
+    with pytest.raises(ValueError, match="has 3 items and the benchmark has 2; give the --bench"):
+        list(rescore(output, bench, ("d2",)))
 
 
 def test_mistakes(model, bench, tmp_path):

@@ -12,6 +12,8 @@ from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, with_edges
 from ddot.losses import TokenUnitWeight
 from ddot.masking import Block, Independent, Mix
+from ddot.methods.autoregressive import Autoregressive
+from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.records import Example
@@ -77,9 +79,11 @@ def every_blank(tokenizer):
     ("method", "steps", "bar"),
     [
         (LeftContext(reveal=MostCertainFirst()), 120, 0.8),
+        (Autoregressive(), 160, 0.8),
+        (Insertion(), 360, 0.8),
         (PositionPrediction(position_weight=TokenUnitWeight(), reveal=MostCertainFirst()), 300, 0.5),
     ],
-    ids=["left context", "position prediction"],
+    ids=["left context", "left to right", "insertion", "position prediction"],
 )
 def test_a_tiny_baseline_learns_eight_sentences_and_infills_them(method, steps, bar, tmp_path):
     texts = tmp_path / "sentences.txt"

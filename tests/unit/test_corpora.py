@@ -1,8 +1,10 @@
 """Readers give back what was written, bad files get one sentence, sentences and benchmark forms by hand."""
 
+import ast
 import gzip
 import json
 import lzma
+import textwrap
 
 import pyarrow
 import pyarrow.parquet
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.corpora import in_news_form, in_review_form, read, sentences
+from ddot.corpora import functions, in_news_form, in_review_form, read, sentences
 
 DOCUMENTS = [
     "The kettle sang. Nobody heard it.",
@@ -191,3 +193,41 @@ def test_forms_are_stable_and_lose_no_letter(words):
         once = form(plain)
         assert form(once) == once
         assert "".join(once.split()).lower() == "".join(plain.split()).lower()
+
+
+PROGRAM = '''
+import os
+
+
+@cache
+def first(a, *, b=1):
+    """Two
+    lines."""
+    def inner():
+        return a
+    return inner() + b
+
+class Shelf:
+    size = 3
+
+    class Board:
+        async def wait(self):
+            await self
+
+    @property
+    def empty(self): return not self.size
+'''
+
+
+def test_functions_stand_alone():
+    found = functions(PROGRAM)
+    assert sorted(ast.parse(one).body[0].name for one in found) == ["empty", "first", "wait"]
+    assert all(one in PROGRAM or textwrap.indent(one, "    ") in PROGRAM or "async" in one for one in found)
+    assert functions(PROGRAM.replace("\n", "\r\n")) == found
+    assert found[0].startswith("@cache\ndef first(")
+    assert "return inner() + b" in found[0]
+
+
+@pytest.mark.parametrize("text", ["print 'two'", "def f(:", "x = 1", "\0", "é = '\\d'", ""])
+def test_what_has_no_functions_gives_none(text):
+    assert functions(text) == []

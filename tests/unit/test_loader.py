@@ -20,7 +20,7 @@ from ddot.methods.fixed_length import FixedLength
 from ddot.packing import Corpus, pack
 from ddot.positions import random_terminal
 from ddot.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, PAD, PROMPT, RESPONSE, UNKNOWN
-from ddot.tokens import learn_bpe
+from ddot.tokens import Tokenizer, learn_bpe
 
 DOCUMENTS = [
     ["The kettle sang on the stove.", "Nobody heard it but the cat."],
@@ -338,3 +338,39 @@ def test_workers_leave_an_interrupt_to_the_main_process(parts):
     for step, batch in enumerate(stream, 1):
         assert_same(batch, made(parts)[step])
     assert step == 29
+
+
+def test_a_plan_draws_from_the_corpora_it_names_and_leaves_them_to_itself(parts):
+    tokenizer, corpora = parts
+    only = Plan(FixedLength(), Block(4), WholeSentences(1), lengths=(64,), sources=("second",), weight=1.0)
+    rest = dataclasses.replace(only, sources=(), weight=2.0)
+    batches = Batches(corpora, (rest, only), tokenizer, slots=64 * 8, seed=3)
+    texts = {0: set(), 1: set()}
+    for step in range(40):
+        index, slots = batches[step]
+        texts[index] |= {tokenizer.decode(row[row < tokenizer.vocabulary.base].numpy()) for row in slots.x_0}
+    first, second = ({s for d in some for s in d} for some in (DOCUMENTS, OTHER))
+    known = {0: first, 1: second}
+    for index, found in texts.items():
+        assert {text.replace("<|endoftext|>", "").strip() for text in found} <= known[index]
+        assert found
+    # Without its corpus a plan has no batches.
+    batches = Batches(corpora[:1], (rest, only), tokenizer, slots=64 * 8, seed=3)
+    assert {batches[step][0] for step in range(20)} == {0}
+    with pytest.raises(ValueError, match="no plan draws from first"):
+        Batches(corpora[:1], (only,), tokenizer, slots=64 * 8, seed=3)
+
+
+def test_units_are_masked_as_a_whole(tmp_path):
+    program = "x = 3\ny = x + 1\nz = y * 2\n\nprint(z)"
+    tokenizer = learn_bpe([program], 300)
+    pack([[program]], tokenizer, tmp_path / "python")
+    plan = Plan(FixedLength(), Block(2), lengths=(64,), unit=Tokenizer.lines)
+    _, slots = Batches([(1.0, Corpus(tmp_path / "python"))], (plan,), tokenizer, slots=64 * 64, seed=0)[0]
+    seen = set()
+    for x, kind in zip(slots.x_0.numpy(), slots.kind.numpy(), strict=True):
+        missing = tokenizer.decode(x[kind == RESPONSE])
+        seen.add(missing)
+        assert missing.removeprefix(" ") in program
+        assert all(line in (" " + program).splitlines(keepends=True) for line in missing.splitlines(keepends=True))
+    assert len(seen) > 4

@@ -153,7 +153,7 @@ def test_some_of_the_papers_cells():
 
 def test_names_agree_with_the_evaluator():
     assert IDENTITY == evaluate.IDENTITY
-    assert set(evaluate.ways()) <= set(LABELS)
+    assert {"unfilled", *evaluate.ways()} == set(LABELS)
 
 
 def test_a_small_table_in_full():
@@ -301,6 +301,48 @@ def test_lambda_wants_rows_that_say_it():
     assert "ours > no rows" in table(rows[:1], "lambda")  # one λ is no sweep
     twice = [*rows, row("ddot-u", model="large", position_factor=3)]
     assert "ours, free, One-Billion-Word, block > 3, DDOT-U, large, 16 steps" in table(twice, "lambda")
+
+
+def test_lambda_leaves_out_ways_that_have_one():
+    rows = [row("ddot-r", model=f"m{x}", position_factor=x) for x in (1, 5)]
+    rows += [row(method, model=method, position_factor=0.05) for method in ("autoregressive", "insertion", "lc")]
+    ours = [name.partition(" > ")[2] for name in table(rows, "lambda") if name.startswith("ours")]
+    assert ours == ["1, DDOT-R, 16 steps", "5, DDOT-R, 16 steps"]
+
+
+def test_every_method_has_its_line_in_every_table_it_belongs_to():
+    """Rows of one comparison: a model of its own for each method, all figures there, and a sweep over steps."""
+    metrics = {name: 10.0 for name in METRICS}
+    training = {"position_factor": 0.05, "training_seconds": 300.0, "recipe": "r"}
+    sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random", "code-block")
+    rows = []
+    for method in LABELS:
+        for dataset in sets:
+            about = {} if method == "unfilled" else {**training, "model": f"runs/{method}"}
+            rows.append(row(method, dataset, items=500 if "code" in dataset else 1000, **metrics, **about))
+        if method != "unfilled":
+            rows += [row(method, model=f"runs/{method}", steps=K, **metrics, **training) for K in (4, 64)]
+
+    def labels(name):
+        found = (key.partition(" > ")[2] for key in table(rows, name) if key.startswith("ours"))
+        return [label.partition(", runs/")[0] for label in found]
+
+    for name in ("random", "block", "code", "diversity"):
+        assert labels(name) == list(LABELS.values())
+        assert not any("–" in cells[:3] for key, cells in table(rows, name).items() if key.startswith("ours"))
+    assert labels("ot") == ["prompt, unfilled", "without OT", "DDOT-R", "DDOT-U"]
+    assert set(labels("sizes")) == {
+        label for key, label in LABELS.items() if key.startswith("ddot") or key == "unfilled"
+    }
+    assert labels("lambda") == ["no rows"]
+    (lines,) = in_markdown(render(rows, "steps"))
+    sections = [line[0].partition(": ")[2].partition(", runs/")[0] for line in lines if line[0].startswith("ours")]
+    assert sections == list(LABELS.values())
+    for dataset in ("One-Billion-Word, block, free", "code, block, free"):
+        here = {
+            key.partition(" > ")[2].partition(", runs/")[0] for key in table(rows, "main") if key.startswith(dataset)
+        }
+        assert here >= set(LABELS.values())
 
 
 def test_a_later_row_of_the_same_measurement_holds():

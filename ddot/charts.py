@@ -1,0 +1,76 @@
+"""Draw curves: a panel for each chart, one legend. PNG or SVG, by the file's name. Needs the extra `plots`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ddot.curves import Chart, Curve
+from ddot.drawing import PALETTE, canvas, form_of, image
+from ddot.files import write_whole
+from ddot.tables.lines import LABELS
+
+_WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
+    """Write the charts to a file."""
+    form = form_of(path)
+    columns = min(_COLUMNS, len(charts))
+    rows = -(-len(charts) // columns)
+    names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
+    foot = 0.25 + 0.2 * -(-len(names) // columns)
+    width, height = _WIDE * columns, _HIGH * rows + foot
+    with canvas(width, height) as figure:
+        for number, chart in enumerate(charts):
+            row, column = divmod(number, columns)
+            left, bottom = column * _WIDE + 0.65, foot + (rows - 1 - row) * _HIGH + 0.6
+            box = (left / width, bottom / height, (_WIDE - 0.85) / width, (_HIGH - 1.0) / height)
+            draw(figure.add_axes(box), chart, number)
+        found: dict[str, Any] = {}
+        for axes in figure.axes:
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(name, handle)
+        figure.legend(found.values(), found.keys(), loc="lower center", ncols=columns, frameon=False)
+        write_whole(path, image(figure, form))
+
+
+def draw(axes: Any, chart: Chart, number: int) -> None:
+    """One panel. A line of it is named panel-N-curve-M in an SVG."""
+    if chart.logarithmic:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+    for place, curve in enumerate(chart.curves):
+        _draw_curve(axes, curve, f"panel-{number}-curve-{place}")
+    if chart.names is not None:
+        axes.set_xticks(list(chart.names), list(chart.names.values()))
+    elif chart.x == "steps":
+        steps = sorted({point.x for curve in chart.curves if not curve.level for point in curve.points})
+        axes.set_xticks(steps, [f"{count:g}" for count in steps])
+    axes.set_title(chart.title, loc="left", fontsize=10)
+    axes.set_xlabel(chart.x)
+    axes.set_ylabel(chart.y)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _draw_curve(axes: Any, curve: Curve, name: str) -> None:
+    """A curve with its intervals; a level as a dashed line across."""
+    # A method has one colour and mark wherever it is drawn.
+    place = list(LABELS).index(curve.method) if curve.method in LABELS else len(LABELS)
+    colour, mark = PALETTE[place % len(PALETTE)], _MARKS[place % len(_MARKS)]
+    if curve.level:
+        line = axes.axhline(curve.points[0].y, color=colour, linestyle=(0, (4, 3)), linewidth=1.2, label=curve.name)
+        line.set_gid(name)
+        return
+    xs, ys = [point.x for point in curve.points], [point.y for point in curve.points]
+    (line,) = axes.plot(xs, ys, color=colour, marker=mark, markersize=4.5, linewidth=1.4, label=curve.name)
+    line.set_gid(name)
+    for point in curve.points:
+        if point.low is not None:
+            axes.plot([point.x] * 2, [point.low, point.high], color=colour, linewidth=0.8, alpha=0.6)
+        if point.note and len(curve.points) > 1:
+            axes.annotate(
+                point.note.removesuffix(" steps"), (point.x, point.y), (3, 4), textcoords="offset points", fontsize=7
+            )

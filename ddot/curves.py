@@ -1,0 +1,216 @@
+"""Measured rows as curves: quality against steps and seconds, success against how much is given.
+
+Data alone; `charts` draws it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from ddot.benchmarks import read_items
+from ddot.metrics.words import success
+from ddot.rescore import read_texts
+from ddot.tables.lines import LABELS, SETS, TASKS, UNFILLED, Line, Naming, Row, gather, measured, model_name, task_lines
+
+AXES = {
+    "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",
+    "meteor_nltk": "METEOR (NLTK)", "success": "success, %", "exact": "exact match, %", "codebleu": "CodeBLEU",
+    "d2": "different 2-grams, %", "d4": "different 4-grams, %", "perplexity": "perplexity",
+    "length_error_abs": "length error, words",
+}  # fmt: skip
+# What steps mean nothing to: a level, not a curve over them.
+STEPLESS = (UNFILLED, "autoregressive")
+_RANGES = 8  # of the number of given words, where there are more numbers than that
+
+
+@dataclass(frozen=True)
+class Point:
+    """`low` to `high`: a standard deviation over seeds, or the 95% interval of a share. `note` is written beside it."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One way of filling. A level has one point and holds for every x."""
+
+    name: str
+    method: str
+    points: tuple[Point, ...]
+    level: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One picture: what is measured against what, on which set and task."""
+
+    title: str
+    x: str
+    y: str
+    curves: tuple[Curve, ...]
+    logarithmic: bool = False
+    names: Mapping[float, str] | None = None  # of places on the x axis that are ranges
+
+
+def quality(
+    rows: Iterable[Row],
+    against: str = "steps",
+    metric: str = "bleu4",
+    dataset: str | None = None,
+    task: str | None = None,
+) -> list[Chart]:
+    """A chart for each set and task: a metric against the number of steps, or against the seconds a text takes.
+
+    Against steps only sets and tasks are shown on which some way has several numbers of them.
+    """
+    for name, value, known in (("curve of", metric, AXES), ("axis of", against, _AGAINST)):
+        if value not in known:
+            raise ValueError(f"there is no {name} '{value}'; there are {', '.join(known)}")
+    axis, curve_of, least = _AGAINST[against]
+    ours = measured(rows)
+    charts = []
+    for name in _sets(ours, dataset):
+        lines = gather(ours, [name], metrics=[metric])
+        several = _several((line.method, line.model) for line in lines)
+        naming = replace(Naming.of(lines, timed=True), models=several, steps=False)
+        for title, some in task_lines(lines):
+            which = title.partition(":")[0].removeprefix("ours, ")
+            groups: dict[str, list[Line]] = {}
+            for line in some:
+                groups.setdefault(naming.name(line), []).append(line)
+            every = (curve_of(label, group, name, metric) for label, group in groups.items())
+            curves = tuple(curve for curve in every if curve is not None)
+            if task in (None, which) and any(not curve.level and len(curve.points) >= least for curve in curves):
+                charts.append(Chart(f"{SETS.get(name, name)}, {which}", axis, AXES[metric], curves, logarithmic=True))
+    if not charts:
+        place = f"on {dataset or 'any set'}, {task or 'any task'}"
+        raise ValueError(
+            f"no way has {metric} at {least} or more numbers of steps {place}; "
+            "make rows with ddot evaluate … --steps 4,16"
+        )
+    return charts
+
+
+def _several(ways: Iterable[tuple[str, str]]) -> bool:
+    """Whether some method is there with more than one model: then names say which."""
+    different = set(ways)
+    return len(different) > len({method for method, _ in different})
+
+
+def _sets(rows: Sequence[Row], dataset: str | None) -> list[str]:
+    present = {row["dataset"] for row in rows}
+    if dataset is not None and dataset not in present:
+        raise ValueError(f"the rows have no set '{dataset}'; they have {', '.join(sorted(present)) or 'none'}")
+    order = [name for name in SETS if name in present] + sorted(present - set(SETS))
+    return order if dataset is None else [dataset]
+
+
+def _point(line: Line, dataset: str, metric: str, x: float, note: str = "") -> Point | None:
+    found = line.measure(dataset, metric)
+    if found is None:
+        return None
+    if found.deviation is None:
+        return Point(x, found.mean, note=note)
+    return Point(x, found.mean, found.mean - found.deviation, found.mean + found.deviation, note)
+
+
+def _at_steps(name: str, lines: Sequence[Line], dataset: str, metric: str) -> Curve | None:
+    method = lines[0].method
+    points = [_point(line, dataset, metric, float(line.steps or 0)) for line in lines]
+    found = sorted((point for point in points if point is not None), key=lambda point: point.x)
+    if method in STEPLESS:
+        found = found[-1:]
+    return Curve(name, method, tuple(found), level=method in STEPLESS) if found else None
+
+
+def _at_seconds(name: str, lines: Sequence[Line], dataset: str, metric: str) -> Curve | None:
+    method = lines[0].method
+    points = []
+    for line in lines:
+        seconds = line.measure(dataset, "seconds")
+        steps = "" if method in STEPLESS or line.steps is None else f"{line.steps} steps"
+        if method == UNFILLED or (seconds is not None and seconds.mean > 0):
+            points.append(_point(line, dataset, metric, seconds.mean if seconds else 0.0, steps))
+    found = sorted((point for point in points if point is not None), key=lambda point: point.x)
+    return Curve(name, method, tuple(found), level=method == UNFILLED) if found else None
+
+
+# What quality is drawn against: the name of the axis, a curve from lines, and its points at the least.
+_AGAINST: Mapping[str, tuple[str, Callable[[str, Sequence[Line], str, str], Curve | None], int]] = {
+    "steps": ("steps", _at_steps, 2),
+    "seconds": ("seconds a text", _at_seconds, 1),
+}
+
+
+def success_by_given(
+    files: Sequence[Path], bench: Path, dataset: str | None = None, task: str | None = None
+) -> list[Chart]:
+    """A chart for each set and task: the share of texts that keep what is given, against how many words that is.
+
+    `files` are those that `ddot evaluate` wrote, rows or texts; the texts of rows stand beside them.
+    """
+    texts = [row for row in read_texts(files) if row["method"] != UNFILLED]
+    if not texts:
+        raise ValueError(f"there are no filled texts in {', '.join(map(str, files))}; make some with ddot evaluate")
+    items = {}
+    for name, split in {(row["dataset"], row["split"]) for row in texts}:
+        items[name, split] = {item.id: item for item in read_items(bench / f"{name}.{split}.jsonl")}
+    groups: dict[tuple[str, str], dict[tuple[Any, ...], list[tuple[int, bool]]]] = {}
+    for row in texts:
+        item = items[row["dataset"], row["split"]].get(row["id"])
+        if item is None:
+            raise ValueError(
+                f"{row['dataset']}.{row['split']}.jsonl in {bench} has no item '{row['id']}'; "
+                "give the --bench the texts were made from"
+            )
+        kept = success([item.given], [row["text"].split()]).value == 100
+        way = tuple(row[name] for name in ("method", "model", "steps", "split", "items"))
+        groups.setdefault((row["dataset"], row["task"]), {}).setdefault(way, []).append((len(item.given), kept))
+    charts = []
+    for name in _sets(texts, dataset):
+        for which in (*TASKS, *sorted({row["task"] for row in texts} - set(TASKS))):
+            if (name, which) in groups and task in (None, which):
+                charts.append(_success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which]))
+    if not charts:
+        raise ValueError(
+            f"there are no texts of the task '{task}'; there are {', '.join(sorted({r['task'] for r in texts}))}"
+        )
+    return charts
+
+
+def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Sequence[tuple[int, bool]]]) -> Chart:
+    counts = sorted({count for some in ways.values() for count, _ in some})
+    ranges = [(count, count) for count in counts]
+    if len(counts) > _RANGES:
+        every = sorted(count for some in ways.values() for count, _ in some)
+        edges = sorted({every[len(every) * part // _RANGES] for part in range(_RANGES)})
+        ranges = [(low, high - 1) for low, high in zip(edges, [*edges[1:], counts[-1] + 1], strict=True)]
+    models, steps = _several((way[0], way[1]) for way in ways), len({way[2] for way in ways}) > 1
+    curves = []
+    order = list(LABELS)
+    for way in sorted(ways, key=lambda way: (order.index(way[0]) if way[0] in order else len(order), *map(str, way))):
+        method, model, taken, split, _ = way
+        parts = [LABELS.get(method, method), *[model_name(model)] * models]
+        parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test")
+        points = []
+        for place, (low, high) in enumerate(ranges):
+            kept = [success for count, success in ways[way] if low <= count <= high]
+            if kept:
+                points.append(Point(float(place), 100 * sum(kept) / len(kept), *_interval(sum(kept), len(kept))))
+        curves.append(Curve(", ".join(parts), method, tuple(points)))
+    names = {float(place): str(low) if low == high else f"{low}–{high}" for place, (low, high) in enumerate(ranges)}
+    return Chart(title, "words given", AXES["success"], tuple(curves), names=names)
+
+
+def _interval(kept: int, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share, in percent."""
+    z = 1.959964
+    share, more = kept / count, z * z / count
+    middle, half = share + more / 2, z * sqrt(share * (1 - share) / count + more / (4 * count))
+    return 100 * (middle - half) / (1 + more), 100 * (middle + half) / (1 + more)

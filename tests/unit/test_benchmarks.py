@@ -1,0 +1,138 @@
+"""Programs as benchmark items: what is shown, what is told, and that what is given comes back letter by letter."""
+
+import json
+import textwrap
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddot.benchmarks import CODE_ROOM, CODE_SLOTS, CodeItem, read_items
+from ddot.metrics.scoring import WholeReference
+from ddot.records import AFTER, BEFORE, GLUED
+from ddot.tokens import learn_bpe
+
+LINES = [
+    "def mean(values, weights=None):",
+    '    """The mean, or the weighted one — with Σ."""',
+    "    total = 0.0",
+    "",
+    "    for place, value in enumerate(values):",
+    "\ttotal += value * (1 if weights is None else weights[place])",
+    "    if not values: raise ValueError('nothing  here')",
+    "    return total / len(values)",
+]
+TOKENIZER = learn_bpe(["\n".join(LINES)], 400)
+
+
+def item(first, last, lines=LINES):
+    """A program whose lines first … last − 1 are missing."""
+    parts = ["".join(line + "\n" for line in some) for some in (lines[:first], lines[first:last], lines[last:])]
+    return CodeItem("a", *parts)
+
+
+def nothing(prompted):
+    return [np.zeros(0, np.int64) for _ in range(len(prompted.prompt) + 1)]
+
+
+@given(
+    first=st.integers(1, len(LINES)),
+    length=st.integers(0, 4),
+    fill=st.text(max_size=20),
+    times=st.integers(1, 12),
+    located=st.booleans(),
+)
+@settings(max_examples=60)
+def test_what_is_given_comes_back_verbatim(first, length, fill, times, located):
+    whole = item(first, min(len(LINES), first + length), LINES)
+    long = CodeItem("a", whole.prefix * times, whole.middle, whole.suffix * (13 - times))
+    for program in (whole, long):
+        prompted = program.prompted(TOKENIZER, located)
+        assert prompted.filled(nothing(prompted), TOKENIZER) == program.prefix + program.suffix == program.unfilled
+        gaps, middle = nothing(prompted), TOKENIZER.encode(fill)
+        before = len(prompted.prompt) - 2 if not program.suffix else None
+        gap = 1 + (int(np.flatnonzero(prompted.rooms)[0]) if program.middle else before or 0)
+        if program.middle or before:
+            gaps[gap] = middle
+            assert prompted.prompt.is_open[gap]
+            assert prompted.filled(gaps, TOKENIZER) == program.prefix + fill + program.suffix
+            tokens = prompted.prompt.example.tokens
+            written = prompted.read(np.concatenate([tokens[:gap], middle, tokens[gap:]]), TOKENIZER)
+            assert written == program.prefix + fill + program.suffix
+
+
+def test_what_is_shown_lies_around_the_gap_and_leaves_room():
+    sep, edge = TOKENIZER.vocabulary.sep, TOKENIZER.edge
+    for before, after in ((1, 1), (40, 1), (1, 40), (40, 40), (12, 40), (40, 0)):
+        part = item(3, 5)
+        program = CodeItem("a", part.prefix * before, part.middle, part.suffix * after)
+        prompted = program.prompted(TOKENIZER, True)
+        tokens = prompted.prompt.example.tokens
+        shown = program.unfilled[prompted.start : prompted.stop]
+        space = " " if prompted.start == 0 else ""  # as corpora have it in front
+        assert TOKENIZER.decode(tokens[(tokens != sep) & (tokens != edge)]) == space + shown
+        assert program.prefix.endswith(shown[: len(program.prefix) - prompted.start])
+        assert program.suffix.startswith(shown[len(program.prefix) - prompted.start :])
+        assert len(tokens) <= CODE_SLOTS - CODE_ROOM
+        assert prompted.is_cut == (shown != program.unfilled)
+        assert (tokens[0] == sep) == (prompted.start > 0)
+        assert (tokens[-1] == sep) == (prompted.stop < len(program.unfilled))
+        if prompted.is_cut:
+            assert len(tokens) == CODE_SLOTS - CODE_ROOM
+
+
+def test_located_and_free_by_hand():
+    program = item(2, 4)
+    middle = len(TOKENIZER.encode(program.middle))
+    located, free = (program.prompted(TOKENIZER, told) for told in (True, False))
+    (gap,) = np.flatnonzero(located.prompt.is_open).tolist()
+    assert located.rooms.tolist() == [middle * (place == gap - 1) for place in range(len(located.prompt))]
+    hint = located.prompt.example.hint.tolist()
+    assert hint[gap - 1 : gap + 1] == [AFTER, BEFORE]
+    assert set(hint[: gap - 1] + hint[gap + 1 :]) == {GLUED}
+    assert not free.prompt.example.hint.any()
+    # Free: text may go before any word and any line, and at the end; never inside a word.
+    tokens = free.prompt.example.tokens
+    for place in range(1, len(tokens)):
+        here, there = (TOKENIZER.decode(tokens[place - 1 : place]), TOKENIZER.decode(tokens[place : place + 1]))
+        begins = place in (1, len(tokens) - 1) or there[:1].isspace() or "\n" in here
+        assert bool(free.prompt.is_open[place]) == begins
+    assert free.guess > len(free.prompt)
+
+
+def test_metrics_read_programs():
+    program = item(2, 4)
+    assert isinstance(program, WholeReference)
+    assert program.text == "\n".join(LINES) + "\n"
+    assert program.words == program.text.split()
+    rest = iter(program.words)
+    assert all(word in rest for word in program.given)
+
+
+def test_files_hold_both_kinds(tmp_path):
+    file = tmp_path / "some.test.jsonl"
+    program = {"id": "1", "prefix": "def f():\n", "middle": "    x = '\u2028'\n", "suffix": "    return x"}
+    sentence = {"id": "2", "words": ["a", "b"], "keep": [1]}
+    file.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in (program, sentence)) + "\n")
+    first, second = read_items(file)
+    assert first.text == "def f():\n    x = '\u2028'\n    return x"
+    assert second.unfilled == ["b"]
+    for wrong in ('{"id": "1", "prefix": 3, "middle": "", "suffix": ""}', '{"id": "1", "prefix": ""}', "[]", "no"):
+        file.write_text(wrong + "\n")
+        with pytest.raises(ValueError, match=r'line 1: wanted \{"id", "words", "keep"\} or \{"id", "prefix"'):
+            read_items(file)
+
+
+def test_lines_end_with_their_breaks():
+    text = textwrap.dedent("""
+        one two
+
+          three
+        four""")
+    tokens = TOKENIZER.encode(text)
+    lines = TOKENIZER.lines(tokens)
+    pieces = [TOKENIZER.decode(tokens[lines == line]) for line in range(int(lines[-1]) + 1)]
+    assert "".join(pieces) == text
+    assert all("\n" in piece for piece in pieces[:-1])
+    assert pieces[-1] == "four"
