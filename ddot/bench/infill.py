@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention, silu
+from torch import nn
 
-from ddot.backbones.llama import Block, Llama
-from ddot.backbones.trunk import rotary, rotate
+from ddot.backbones.trunk import Memory
 from ddot.blanks import STEPS, Choice
 from ddot.chance import row_keys
 from ddot.denoiser import Denoiser
@@ -195,37 +193,14 @@ def _told(model: Model, text: str, steps: int) -> None:
 def _left_to_right(model: Model, text: str, steps: int) -> None:
     """The blank's tokens one by one after the text before it: reads nothing of what follows."""
     _, seen, lengths = _lengths(model, text)
-    start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(model.filler.device)
-    trunk = model.denoiser.trunk
-    assert isinstance(trunk, Llama)
-    cache: list[tuple[Tensor, Tensor]] = []
+    trunk, device = model.denoiser.trunk, model.filler.device
+    start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(device)
+    count = max(1, lengths[0])
+    memory = Memory(torch.ones(1, start.shape[1] + count, dtype=torch.bool, device=device))
+    clean = torch.zeros(1, device=device)
     token, place = start, 0
-    for _ in range(max(1, lengths[0])):
-        hidden = _cached(trunk, token, place, cache)
+    for _ in range(count):
+        here = torch.arange(place, place + token.shape[1], dtype=torch.float32, device=device)[None]
+        hidden = trunk.hidden(trunk.embed(token), here, clean, memory)
         place += token.shape[1]
         token = trunk.logits(hidden[:, -1]).argmax(-1, keepdim=True)
-
-
-def _cached(trunk: Llama, x: Tensor, place: int, cache: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The trunk over new tokens only; keys and values of earlier ones come from the cache."""
-    h = trunk.embed(x)
-    positions = torch.arange(place, place + x.shape[1], dtype=torch.float32, device=x.device)[None]
-    cos, sin = rotary(positions, trunk.config.head_width, trunk.config.rotary_base)
-    for number, block in enumerate(trunk.blocks):
-        assert isinstance(block, Block)
-        c = block.config
-        qkv = block.attn_qkv(block.norm1(h)).unflatten(-1, (-1, c.head_width))
-        qk, v = qkv.split([c.heads + c.key_heads, c.key_heads], 2)
-        q, k = rotate(qk, cos, sin).split([c.heads, c.key_heads], 2)
-        if number < len(cache):
-            k, v = torch.cat([cache[number][0], k], 1), torch.cat([cache[number][1], v], 1)
-            cache[number] = (k, v)
-        else:
-            cache.append((k, v))
-        out = scaled_dot_product_attention(
-            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=place == 0, enable_gqa=True
-        )
-        h = h + block.attn_out(out.transpose(1, 2).flatten(2))
-        gate, up = block.mlp_in(block.norm2(h)).chunk(2, -1)
-        h = h + block.mlp_out(silu(gate) * up)
-    return trunk.norm(h)

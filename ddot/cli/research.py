@@ -83,7 +83,7 @@ def prepare(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model folder, or embedded.")],
+    model: Annotated[str, typer.Argument(help="A model folder, embedded, or a recipe: what is in runs/RECIPE.")],
     bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
     output: Annotated[Path, typer.Option(help="Rows are appended here; those it has are not made again.")],
     datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "1bw-block,yelp-block,1bw-random,yelp-random",
@@ -107,7 +107,7 @@ def evaluate(
     from ddot.evaluate import evaluate as rows_of
     from ddot.package import training_of
 
-    name = None if model == "embedded" else model
+    name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
     batch, threads = (256, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, batch, threads, training)
@@ -119,6 +119,20 @@ def evaluate(
     aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
     aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
+
+
+def _folder_of(model: str) -> str | None:
+    """The folder of a model that is named as `ddot evaluate` allows; None for the embedded one."""
+    from ddot.recipes import RECIPES
+
+    if model == "embedded":
+        return None
+    if Path(model).exists() or model not in RECIPES:
+        return model
+    folder = Path("runs", model)
+    if not folder.exists():
+        raise FileNotFoundError(f"{model} is a recipe, and there is no {folder}; ddot train {model} --output {folder}")
+    return str(folder)
 
 
 def _numbers(text: str, name: str) -> list[int]:

@@ -33,9 +33,9 @@ def folder(tmp_path_factory):
     return where
 
 
-def ddot(*arguments: object, stdin: str = "", **more):
+def ddot(*arguments: object, stdin: str = "", cwd: Path = ROOT, **more):
     command = [sys.executable, "-m", "ddot", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=ROOT, **more)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=cwd, **more)
 
 
 def mistake(capsys, monkeypatch, *arguments: object) -> str:
@@ -220,6 +220,18 @@ def test_info_and_help(folder):
         helped = ddot(*command.split(), "--help")
         assert helped.returncode == 0
         assert "Example" in helped.stdout
+
+
+def test_a_recipe_is_evaluated_where_it_was_trained(capsys, monkeypatch, folder, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    item = {"id": "1", "words": ["the", "boat", "leaves", "at", "dawn"], "keep": [0, 1, 4]}
+    (tmp_path / "own.test.jsonl").write_text(json.dumps(item) + "\n")
+    asked = ("evaluate", "toy", "--bench", tmp_path, "--output", tmp_path / "rows.jsonl", "--datasets", "own")
+    assert "ddot train toy --output runs/toy" in mistake(capsys, monkeypatch, *asked)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "toy").symlink_to(folder)
+    assert ddot(*asked, "--steps", 2, cwd=tmp_path).returncode == 0
+    assert {row["model"] for row in lines(tmp_path / "rows.jsonl")} == {"toy"}
 
 
 def test_trace_and_plot_from_it(folder, tmp_path):
