@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ddot.devices import device_of
@@ -61,11 +62,21 @@ def spread(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: boo
         return objective
     if not sharded:
         return nn.parallel.DistributedDataParallel(objective)
-    from torch.distributed.fsdp import fully_shard
-
     for block in blocks:
         fully_shard(block)
     return fully_shard(objective)  # type: ignore[return-value]
+
+
+@contextmanager
+def exchanging(parallel: nn.Module, last: bool) -> Iterator[None]:
+    """Inside it a part of a batch is worked on: gradients go to the other processes with the last part only."""
+    if isinstance(parallel, nn.parallel.DistributedDataParallel) and not last:
+        with parallel.no_sync():
+            yield
+        return
+    if isinstance(parallel, FSDPModule):
+        parallel.set_requires_gradient_sync(last)
+    yield
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from ddot.checkpoint import (
 )
 from ddot.compiling import compile_blocks
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.distributed import hand_out, largest, mean, place, processes, spread, whole, whole_state
+from ddot.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.loader import Batches
 from ddot.losses import LOSSES
 from ddot.methods.method import Method
@@ -122,10 +122,11 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
             position_factor = hold.position_factor * min(1.0, (step + 1) / max(1, hold.position_warmup))
 
             figures = []
-            for part in pieces(to_device(slots, device), hold.accumulate):
-                with autocast(device, hold.bf16):
-                    losses = parallel(run.plans[index].method, part, position_factor)
-                (losses[0] / hold.accumulate).backward()
+            for number, part in enumerate(pieces(to_device(slots, device), hold.accumulate), 1):
+                with exchanging(parallel, number == hold.accumulate):
+                    with autocast(device, hold.bf16):
+                        losses = parallel(run.plans[index].method, part, position_factor)
+                    (losses[0] / hold.accumulate).backward()
                 figures.append(losses.detach())
             norm = nn.utils.clip_grad_norm_(objective.parameters(), hold.clip)
             for optimiser in optimisers:

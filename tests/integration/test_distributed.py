@@ -52,8 +52,8 @@ def test_many_processes_train_as_one_does_and_take_over_from_each_other(tmp_path
     half(tmp_path / "replicated", tmp_path / "replicated to sharded")
     torchrun(
         str(HERE / "several_runs.py"),
-        *(str(tmp_path / "sharded"), *sharded, "training.sample_every=8", "--"),
-        *(str(tmp_path / "one to replicated"), *settings, "--"),
+        *(str(tmp_path / "sharded"), *sharded, "training.sample_every=8", "training.accumulate=2", "--"),
+        *(str(tmp_path / "one to replicated"), *settings, "training.accumulate=2", "--"),
         *(str(tmp_path / "replicated to sharded"), *sharded),
     )
     assert len([row for row in rows(tmp_path / "sharded") if "samples" in row]) == 1
