@@ -1,7 +1,8 @@
 """Models and training states on disk. Safetensors and JSON only; nothing is ever unpickled.
 
 A model folder: model.safetensors (or several, with an index), config.json, tokenizer.json, meta.json.
-A run folder: step-N/ (a model folder with state/ inside for resuming) and `latest`, a link to the newest complete one.
+A run folder: step-N/ (a model folder with state/ inside for resuming, and the checksums of all files) and `latest`, a
+link to the newest complete one.
 A step folder is written under another name, flushed, and renamed; `latest` is replaced in one step. Killing the
 program at any moment leaves the last complete checkpoint.
 """
@@ -25,6 +26,7 @@ from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.files import seal
 from ddot.quantise import SCALE, decompress, run_in_int8
 from ddot.tokens import Tokenizer, Vocabulary
 
@@ -216,6 +218,7 @@ def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed:
     try:
         draft.mkdir()
         write(draft)
+        seal(draft)
         for file in [*draft.rglob("*"), draft]:
             _flush(file)
         draft.rename(final)

@@ -1,7 +1,10 @@
-"""Files that are the old one or the new one at any moment."""
+"""Files that are the old one or the new one at any moment, and folders that still hold what was written."""
 
+import hashlib
+import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -20,3 +23,31 @@ def write_whole(path: Path | str, content: bytes) -> None:
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+_SUMS = "sha256.json"
+
+
+def seal(folder: Path) -> None:
+    """Write down the checksum of every file in a folder."""
+    (folder / _SUMS).write_text(json.dumps(dict(_sums(folder)), indent=1))
+
+
+def check_seal(folder: Path) -> None:
+    """Refuse a folder whose files are not those that were there when it was sealed."""
+    if not (folder / _SUMS).is_file():
+        raise FileNotFoundError(f"{folder / _SUMS} is missing")
+    try:
+        wanted = json.loads((folder / _SUMS).read_text())
+    except ValueError as error:
+        raise ValueError(f"{folder / _SUMS} is damaged: {error}") from None
+    found = dict(_sums(folder))
+    for name in wanted if isinstance(wanted, dict) else ():
+        if found.get(name) != wanted[name]:
+            raise ValueError(f"{folder / name} does not hold what was written into it (its checksum is another)")
+
+
+def _sums(folder: Path) -> Iterator[tuple[str, str]]:
+    for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.name != _SUMS):
+        with open(file, "rb") as opened:
+            yield file.relative_to(folder).as_posix(), hashlib.file_digest(opened, "sha256").hexdigest()

@@ -29,6 +29,7 @@ from ddot.checkpoint import (
 from ddot.compiling import compile_blocks
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
+from ddot.files import check_seal
 from ddot.loader import Batches
 from ddot.losses import LOSSES
 from ddot.methods.method import Method
@@ -187,6 +188,7 @@ def restore(
         flat = load_tensors(folder / "state", "state") if rank == 0 else {}
         saved = load_tensors(folder, "model")
         check_weights(objective.model, saved, folder)
+        check_seal(folder)
         hand_out(objective, optimisers, flat)
         for name, weight in (average.weights if average else {}).items():
             place(weight, saved[name])

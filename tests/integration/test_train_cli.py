@@ -116,13 +116,26 @@ def _truncate(file, share=0.5):
     os.truncate(file, int(file.stat().st_size * share))
 
 
+def _flip(file):
+    """One bit in the middle of the last tensor."""
+    content = bytearray(file.read_bytes())
+    content[-9] ^= 1
+    file.write_bytes(content)
+
+
 DAMAGE = {
     "state cut in half": (lambda f: _truncate(f / "state/state.safetensors"), "state.safetensors is damaged"),
     "state gone": (lambda f: (f / "state/state.safetensors").unlink(), "state.safetensors is missing"),
     "model cut in half": (lambda f: _truncate(f / "model.safetensors"), "model.safetensors is damaged"),
     "meta cut in half": (lambda f: _truncate(f / "meta.json"), "meta.json is damaged"),
     "meta gone": (lambda f: (f / "meta.json").unlink(), "meta.json is missing"),
-    "meta without a step": (lambda f: (f / "meta.json").write_text("{}"), "'step' is missing"),
+    "meta without a step": (lambda f: (f / "meta.json").write_text("{}"), "meta.json does not hold what was written"),
+    "a bit of the model": (
+        lambda f: _flip(f / "model.safetensors"),
+        "model.safetensors does not hold what",
+    ),
+    "a bit of the state": (lambda f: _flip(f / "state/state.safetensors"), "does not hold what was written"),
+    "no checksums": (lambda f: (f / "sha256.json").unlink(), "sha256.json is missing"),
     "config cut in half": (lambda f: _truncate(f / "config.json"), "config.json is damaged"),
     "config gone": (lambda f: (f / "config.json").unlink(), "config.json"),
     "tokenizer cut in half": (lambda f: _truncate(f / "tokenizer.json"), "is not a tokenizer.json"),
