@@ -61,7 +61,10 @@ def read_texts(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _texts_of(file: Path) -> Path:
-    return file if file.name.endswith(".texts.jsonl") else file.with_suffix(".texts.jsonl")
+    texts = file if file.name.endswith(".texts.jsonl") else file.with_suffix(".texts.jsonl")
+    if file.is_file() and not texts.is_file():
+        raise FileNotFoundError(f"no texts at {texts}; ddot evaluate writes them there, beside the rows in {file.name}")
+    return texts
 
 
 def _identity(row: dict[str, Any]) -> tuple[Any, ...]:

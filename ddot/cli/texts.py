@@ -205,13 +205,13 @@ def plot_trajectories(
 
 @plot.command("coupling")
 def plot_coupling(
-    text: Annotated[str, typer.Argument(help="A sentence; [brackets] mark missing words.")],
+    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("coupling.png"),
     seed: Seed = 0,
 ) -> None:
     """The straight training paths of a sentence with and without optimal transport; crossings are counted.
 
-    Example: ddot plot coupling "The [small boat] leaves the harbour [at dawn]." -o ot.png
+    Example: ddot plot coupling "The \\[small boat] leaves the harbour \\[at dawn]." -o ot.png
     """
     from ddot.plots import training_paths
     from ddot.tracks import marked_sentence
