@@ -13,9 +13,11 @@ from itertools import islice, takewhile, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
+from ddot.ahead import Ahead, fingerprint
 from ddot.infill import Model
 from ddot.signals import interruptions
 from ddot.tasks import Task
+from ddot.together import in_order
 
 SETTINGS: dict[str, type | tuple[type, ...]] = {
     "n": int,
@@ -90,8 +92,8 @@ def fill_file(
 ) -> Summary:
     """Fill every line of `source` (of several processes: every world-th, from line `rank`) and append it to `output`.
 
-    Lines that `output` holds already are not filled again. `each` is told how many lines are done. After an
-    interruption the lines at work are finished and written.
+    Lines that `output` holds already are not filled again. `each` is told how many lines are done. What is finished
+    before an earlier line waits in a file beside `output`. After an interruption the lines at work are finished.
     """
     if not source.is_file():
         raise FileNotFoundError(f'no file at {source}; wanted JSON lines with "text"')
@@ -103,17 +105,45 @@ def fill_file(
     if output.is_dir() or not output.parent.is_dir():
         wrong = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
         raise FileNotFoundError(f"{wrong}; --output wants a file in a folder that exists")
+    model.way("___", **defaults).close()  # what is wrong for every line is told at once
     before, errors = _finished(source, output, defaults, rank, world)
     done = before
     each(done)
-    with interruptions(hold_back_all=world > 1) as interrupted, open(output, "ab") as sink:
+    notice = "" if world > 1 else "ddot: the lines at work are finished first; another Ctrl-C drops them\n"
+    with (
+        interruptions(hold_back_all=world > 1, notice=notice) as interrupted,
+        open(output, "ab") as sink,
+        Ahead(output) as ahead,
+    ):
         lines = takewhile(lambda _: not interrupted(), islice(_mine(source, rank, world), before, None))
-        for result in model.answers(answer(model, number, line, defaults) for number, line in lines):
+
+        def kept() -> Iterator[tuple[int, dict[str, Any]]]:
+            for index, asked, result in model.finished(_ways(model, lines, before, defaults, ahead)):
+                if index > done:
+                    ahead.keep(index, asked, result)
+                yield index - before, result
+
+        for result in in_order(kept()):
             _write(sink, result)
+            ahead.forget(done)
             errors += "error" in result
             done += 1
             each(done)
         return Summary(done, errors, before, interrupted())
+
+
+def _ways(
+    model: Model, lines: Iterator[tuple[int, bytes]], first: int, defaults: dict[str, Any], ahead: Ahead
+) -> Iterator[Generator[Task, Any, tuple[int, str, dict[str, Any]]]]:
+    """The ways to (index of the line, its fingerprint, its output); a short one to what an earlier run has finished."""
+
+    def way(index: int, number: int, line: bytes) -> Generator[Task, Any, tuple[int, str, dict[str, Any]]]:
+        asked = fingerprint(line, defaults)
+        known = ahead.known(index, asked)
+        return index, asked, (yield from answer(model, number, line, defaults)) if known is None else known
+
+    for index, (number, line) in enumerate(lines, first):
+        yield way(index, number, line)
 
 
 def _mine(source: Path, rank: int, world: int) -> Iterator[tuple[int, bytes]]:

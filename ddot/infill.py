@@ -27,7 +27,7 @@ from ddot.records import OPEN, State
 from ddot.tasks import ALONE, GPU, Shape, Task
 from ddot.template import Template, lock, parse
 from ddot.template import free as words_in_order
-from ddot.together import R, Way, on_threads, one_thread, together
+from ddot.together import R, Way, in_order, numbered, on_threads, one_thread, together
 from ddot.tokens import Tokenizer
 from ddot.typist import View, set_fills, view
 from ddot.windows import SLOTS, window
@@ -120,10 +120,16 @@ class Model:
         _check_kinds(n=(n, int), seed=(seed, int))
         if not 1 <= n <= 100:
             raise ValueError(f"n is {n}; it must lie between 1 and 100")
-        return self._alternatives(self.template(text, free), fills, n, seed, choice, located=not free)
+        template = self.template(text, free)
+        locked = [None] * len(template.blanks) if fills is None else list(fills)
+        return self._alternatives(lock(template, locked), locked, n, seed, choice, located=not free)
 
     def answers(self, ways: Iterable[Way[R]]) -> Iterator[R]:
         """The results of the ways of many texts, in order, with a bounded number of them at work at any time."""
+        return in_order(self.finished(numbered(number, way) for number, way in enumerate(ways)))
+
+    def finished(self, ways: Iterable[Way[R]]) -> Iterator[R]:
+        """The same, as they are finished."""
         if self.filler.network.shape.rows == 1 and self.threads > 1:
             return on_threads(ways, self._alone, self.threads)
         at_once = 1 if self.filler.network.shape.rows == 1 else _AT_ONCE
@@ -180,10 +186,9 @@ class Model:
         return [dict(sorted(count.items())) for count in counts]
 
     def _alternatives(
-        self, template: Template, fills: Sequence[str | None] | None, n: int, seed: int, choice: Choice, located: bool
+        self, left: Template, locked: Sequence[str | None], n: int, seed: int, choice: Choice, located: bool
     ) -> Generator[Task, Any, list[Infill]]:
-        locked = [None] * len(template.blanks) if fills is None else list(fills)
-        left = lock(template, locked)
+        """The answers for the blanks that are left of a template when some are locked."""
         found: dict[str, Infill] = {}
         key = row_keys(seed, 1)
         for attempt in range(len(_WARMER) * n if n > 1 and left.blanks else 1):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ddot.choice import TERMINALS, Choice
 from ddot.denoiser import Denoiser
-from ddot.filling import Settings, fill, gap_tokens, length_chances, roomy
+from ddot.filling import Prompt, Settings, fill, gap_tokens, length_chances, roomy
 from ddot.gaps import keep_in_gaps
 from ddot.likelihood import Row, Tokens, token_chances
 from ddot.methods.ddot import DDOT
@@ -193,7 +193,7 @@ class Network:
             restrictions=(self._text_only, *form),
         )
         prompts = [task.view.prompt for task in tasks]
-        return fill(self.model, self.shape.filled_up(prompts, prompts[-1]), keys, settings)
+        return fill(self.model, self.shape.filled_up(prompts, _given(settings.slots)), keys, settings)
 
     def _moving_in_gaps(
         self, tasks: Sequence[Sample], keys: UInt64[np.ndarray, "B"], form: tuple[Restriction, ...]
@@ -217,8 +217,8 @@ class Network:
                 *form,
             ),
         )
-        examples = [_told(task) for task in tasks]
-        return method.sample(self.model, self.shape.filled_up(examples, examples[-1]), L, tasks[0].steps, keys)
+        examples = self.shape.filled_up([_told(task) for task in tasks], _given(L).example)
+        return method.sample(self.model, examples, L, tasks[0].steps, keys)
 
     def _still(
         self, tasks: Sequence[Sample], keys: UInt64[np.ndarray, "B"], form: tuple[Restriction, ...]
@@ -230,8 +230,7 @@ class Network:
             reveal=WithinWords(MostCertainFirst(tasks[0].choice.anneal), self.alphabet, spans),
             restrictions=(Pieces(self.alphabet, spans, L, self.model.device), *form),
         )
-        full = tasks[-1].view.prompt.with_rooms(np.zeros(len(tasks[-1].view.prompt), np.int64)).example
-        examples = self.shape.filled_up([_told(task) for task in tasks], full)  # nothing to fill: no logits
+        examples = self.shape.filled_up([_told(task) for task in tasks], _given(L).example)
         return method.sample(self.model, examples, L, tasks[0].steps, keys)
 
     def _spans(self, task: Sample) -> list[Span]:
@@ -241,6 +240,12 @@ class Network:
             return lay_out(task.view, task.blanks, lengths)[1]
         ends = pairwise(np.cumsum([len(task.view.prompt), *lengths]).tolist())
         return [Span(*end, first, blank) for end, first, blank in zip(ends, task.view.first, task.blanks, strict=True)]
+
+
+def _given(L: int) -> Prompt:
+    """A row to fill up a batch with: all of it is given, so no logits are spent on it."""
+    nothing = np.zeros(L, np.int64)
+    return Prompt(Example(nothing, np.ones(L, bool), nothing, nothing), np.zeros(L + 1, bool))
 
 
 def _told(task: Sample) -> Example:

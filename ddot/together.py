@@ -1,7 +1,7 @@
 """Many texts at once: ways of texts are driven together, and what they ask of the network runs in batches.
 
-A way is a generator: it yields a task, is sent its answer, and returns its result. Results come in the order of the
-ways, with a bounded number of them at work, however many there are.
+A way is a generator: it yields a task, is sent its answer, and returns its result. Results come as they are finished,
+with a bounded number of ways at work, however many there are; `in_order` puts them in the order of the ways.
 """
 
 import threading
@@ -24,15 +24,17 @@ Way = Generator[Task, Any, R]
 class _OneThread:
     """One torch thread for each filling, while any is going on: a sum over two halves is another number.
 
-    Short texts are also quickest so. The number of threads is the whole process's; the last one out sets it back.
+    Short texts are also quickest so. Every thread has a number of its own, and a new one takes over the last that was
+    set anywhere; so a thread that finds the 1 of another filling does not believe it.
     """
 
     def __init__(self) -> None:
         self.lock, self.inside, self.before = threading.Lock(), 0, 1
+        self.here = threading.local()
 
     def __enter__(self) -> None:
         with self.lock:
-            if self.inside == 0:
+            if self.inside == 0 and not getattr(self.here, "left_at_one", False):
                 self.before = torch.get_num_threads()
             self.inside += 1
         torch.set_num_threads(1)
@@ -40,6 +42,7 @@ class _OneThread:
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.inside -= 1
+            self.here.left_at_one = self.inside > 0
             if self.inside == 0:
                 torch.set_num_threads(self.before)
 
@@ -53,43 +56,48 @@ class _AtWork(Generic[R]):
     def __init__(self, way: Way[R]):
         self.way = way
         self.task: Task | None = None
-        self.results: list[R] = []
+        self.result: list[R] = []
 
     def go_on(self, step: Callable[[], Task]) -> None:
         try:
             self.task = step()
         except StopIteration as end:
             self.task = None
-            self.results.append(end.value)
+            self.result = [end.value]
 
 
 def together(
     ways: Iterable[Way[R]], network: Network, at_once: int, calmly: Callable[[], AbstractContextManager[object]]
 ) -> Iterator[R]:
-    """The results of ways, in order, with up to `at_once` of them at work. Everything is computed inside `calmly()`.
+    """The results of ways, as they are finished. Everything is computed inside `calmly()`.
 
-    A full batch runs first. While there is none, the batch of the oldest text runs: then others have had all the time
-    there is to join it, and nobody waits forever.
+    At most `at_once` ways are begun from the oldest unfinished one on. A full batch runs first. While there is none,
+    the batch of the oldest text runs: then others have had all the time there is to join it, and nobody waits forever.
     """
     waiting = iter(ways)
     window: deque[_AtWork[R]] = deque()
     asking: dict[Hashable, deque[_AtWork[R]]] = {}
+    finished: list[R] = []
 
     def go_on(text: _AtWork[R], step: Callable[[], Task]) -> None:
         text.go_on(step)
+        finished.extend(text.result)
         if text.task is not None:
             asking.setdefault(network.group(text.task), deque()).append(text)
 
     while True:
+        while window and window[0].result:
+            window.popleft()
         with calmly():
             for way in islice(waiting, at_once - len(window)):
                 window.append(_AtWork(way))
                 go_on(window[-1], way.__next__)
-            while window and window[0].task is not None:
+            if not finished and asking:
                 _run_one(asking, window[0], network, go_on)
         if not window:
             return
-        yield window.popleft().results[0]
+        yield from finished
+        finished.clear()
 
 
 def _run_one(
@@ -105,14 +113,32 @@ def _run_one(
     some = [asking[group].popleft() for _ in range(min(network.shape.rows, len(asking[group])))]
     if not asking[group]:
         del asking[group]
+    for text, answer in zip(some, _answered(some, network), strict=True):
+        go_on(text, partial(text.way.throw if isinstance(answer, ValueError) else text.way.send, answer))
+
+
+def _answered(some: list[_AtWork[R]], network: Network) -> list[Any]:
+    """The answer to each, or its mistake. Whoever makes one in a batch makes it alone as well, and only he is told."""
     try:
-        answers = network.run([text.task for text in some])
+        return network.run([text.task for text in some])
     except ValueError as error:
-        for text in some:
-            go_on(text, partial(text.way.throw, error))
-        return
-    for text, answer in zip(some, answers, strict=True):
-        go_on(text, partial(text.way.send, answer))
+        return [error] if len(some) == 1 else [_answered([text], network)[0] for text in some]
+
+
+def in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
+    """The results of ways 0, 1, 2 …, each given with its number, in that order."""
+    early: dict[int, R] = {}
+    number = 0
+    for which, result in results:
+        early[which] = result
+        while number in early:
+            yield early.pop(number)
+            number += 1
+
+
+def numbered(number: int, way: Way[R]) -> Way[tuple[int, R]]:
+    """The same way, its result given with its number."""
+    return number, (yield from way)
 
 
 def on_threads(ways: Iterable[Way[R]], drive: Callable[[Way[R]], R], threads: int) -> Iterator[R]:

@@ -29,7 +29,7 @@ from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.records import Prediction, State
-from ddot.tasks import Sample
+from ddot.tasks import ALONE, Sample
 from ddot.template import parse
 from ddot.typist import lay_out, view
 
@@ -100,14 +100,16 @@ def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
 
 def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
     compiled = load(model, device=str(fast.filler.device), compile=True)
+    another = load(model, device=str(fast.filler.device))
+    bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # a row is a row: no batch to be filled up
     return {
-        "plain: 64 slots, all logits, all steps": _each(fast, _plain, steps),
+        "plain: 64 slots, all logits, all steps": _each(bare, _plain, steps),
         "ddot infill, one by one": _each(fast, _one, steps),
         f"ddot infill, {MANY} sentences": _many(fast, steps),
         f"ddot infill, {MANY} sentences, compiled": _many(compiled, steps),
         "one by one, 8 steps": _each(fast, _one, 8),
         "one by one, slots move": _each(fast, _moving, steps),
-        **_other_methods(fast, steps),
+        **_other_methods(bare, steps),
     }
 
 

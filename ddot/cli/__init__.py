@@ -16,3 +16,8 @@ def run() -> None:
     except (ValueError, OSError) as error:
         print(f"ddot: {error}", file=sys.stderr)
         sys.exit(2)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; its import takes a second
+            raise
+        print("ddot: the GPU's memory is full; free some, or use --device cpu", file=sys.stderr)
+        sys.exit(2)

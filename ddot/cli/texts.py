@@ -65,8 +65,8 @@ def infill(
     filler = load_model(model)
     how = {name: value for name, value in settings.items() if name != "n"}
     frames = None if trace is None else filler.stream(given[0], free=free, **how)
-    for text in given:
-        answers = filler.infill(text, free=free, **settings)
+    ways = [filler.way(text, free=free, **settings) for text in given]  # a mistake in the last is told before the first
+    for text, answers in zip(given, filler.answers(ways), strict=True):
         if len(answers) < n:
             print(f"ddot: only {len(answers)} of {n} answers differ", file=sys.stderr)
         for found in answers:
@@ -100,7 +100,8 @@ def _infill_file(
         filler = load_model(model, str(device), compiled)
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         bar = Progress(*columns, console=Console(stderr=True), disable=rank > 0)
-        task = bar.add_task("", total=-(-count_lines(source) // world) if source.is_file() else None)
+        lines = len(range(rank, count_lines(source), world)) if source.is_file() else 0
+        task = bar.add_task("", total=lines)
         part = part_of(output, rank, world)
 
         def advance(lines: int) -> None:
@@ -112,7 +113,7 @@ def _infill_file(
         finally:
             bar.stop()
         barrier()
-        stopped = bool(largest(float(done.interrupted), 0.0)[0])
+        stopped = bool(largest(float(done.lines < lines), 0.0)[0])
         if world > 1 and rank == 0 and not stopped:
             merge(output, world)
         barrier()

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,12 +19,17 @@ from ddot.bench.infill import varied
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
 from ddot.portions import in_portions
-from ddot.tasks import Lengths, Shape
+from ddot.tasks import Shape
 from ddot.template import parse
-from ddot.together import together
+from ddot.together import numbered, one_thread, together
 from ddot.tokens import learn_bpe
+from ddot.typist import view
 
-SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
+SENTENCES = [
+    "The lamp in the hall was lit, and the door stood open.",
+    "Nobody answered at first; then a dog barked.",
+    "the door , it stood open .",
+]
 TEXTS = [
     "The lamp ___ was lit.",
     "Nobody ___{2,5} at first; ___ barked ___{1}.",
@@ -134,26 +141,36 @@ def test_few_texts_are_at_work_however_many_wait():
     assert not torch.is_inference_mode_enabled()
 
 
-def test_a_mistake_of_a_batch_is_told_to_each_in_it():
+def test_a_mistake_is_told_to_the_one_who_made_it():
     model = network()
+    texts = ["The ___{1} lamp", "Nobody ___{1} lamp", "the ___{1} lamp"]
+    alone = [bits(model.infill(text)) for text in texts]
 
     def careful(text):
         try:
-            return (yield from model.way(text))
+            return bits((yield from model.way(text)))
         except ValueError as error:
             return str(error)
 
     run = model.filler.network.run
 
     def broken(tasks):
-        if isinstance(tasks[0], Lengths):
-            raise ValueError("no lengths today")
+        if any("Nobody" in "".join(task.view.pieces) for task in tasks):
+            raise ValueError("nobody has no lengths")
         return run(tasks)
 
     model.filler.network.run = broken
-    assert list(model.answers(careful("a ___") for _ in range(3))) == ["no lengths today"] * 3
-    with pytest.raises(ValueError, match="no lengths today"):
-        model.infill(["a ___"])
+    assert list(model.answers(map(careful, texts))) == [alone[0], "nobody has no lengths", alone[2]]
+    with pytest.raises(ValueError, match="nobody has no lengths"):
+        model.infill(texts)
+
+
+def test_a_slow_text_holds_up_no_other():
+    model = network()
+    ways = [model.way("The ___ lamp ___", n=30, steps=4), *(model.way("The ___{1} lamp", seed=i) for i in range(12))]
+    order = [number for number, _ in model.finished(numbered(i, way) for i, way in enumerate(ways))]
+    assert sorted(order) == list(range(13))
+    assert order[-1] == 0
 
 
 def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
@@ -173,6 +190,86 @@ def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
             (alone,) = model.infill(line["text"], seed=line["seed"], steps=line["steps"])
             assert (answer["text"], answer["score"]) == (alone.text, alone.score)
             assert answer["seconds"] >= 0
+
+
+def test_marks_that_stand_apart_are_a_group_of_their_own():
+    model = network()
+    loose = [model.filler.network.is_loose(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
+    assert {True, False} <= set(loose)
+
+
+def test_a_kill_loses_nothing_that_was_finished(tmp_path, monkeypatch):
+    """The first line takes longest. Killed before it is done, the others are there when the run goes on."""
+    source, whole, output = tmp_path / "in.jsonl", tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
+    asked = [{"text": "The ___ lamp ___", "n": 30}, *({"text": "The ___{1} lamp", "seed": i} for i in range(12))]
+    source.write_text("".join(json.dumps(line) + "\n" for line in asked))
+    defaults = {"n": 1, "steps": 4, "seed": 0, "temperature": 0.0, "top_p": 1.0, "terminal": None}
+    fill_file(network(), source, whole, defaults)
+    model = network()
+    run = model.filler.network.run
+
+    def slow_is_killed(tasks):
+        if kept() == 12:
+            raise SystemExit("killed")
+        return run(tasks)
+
+    def kept():
+        file = tmp_path / "out.jsonl.ahead"
+        return file.read_bytes().count(b"\n") if file.exists() else 0
+
+    model.filler.network.run = slow_is_killed
+    with pytest.raises(SystemExit):
+        fill_file(model, source, output, defaults)
+    assert output.read_bytes() == b""
+    assert kept() == 12
+    with open(tmp_path / "out.jsonl.ahead", "ab") as file:
+        file.write(b'[3, "cut o')
+    again, begun = network(), []
+    way = again.way
+    monkeypatch.setattr(again, "way", lambda *given, **more: begun.append(given) or way(*given, **more))
+    fill_file(again, source, output, defaults)
+    assert len(begun) == 2  # the settings are tried, and the first line is filled
+    assert [plain(line) for line in lines_of(output)] == [plain(line) for line in lines_of(whole)]
+    assert not (tmp_path / "out.jsonl.ahead").exists()
+
+
+def test_what_was_kept_for_another_question_is_not_taken(tmp_path):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(json.dumps({"text": "The ___{1} lamp"}) + "\n")
+    (tmp_path / "out.jsonl.ahead").write_text('[0, "abc", {"id": 1, "text": "wrong"}]\n')
+    defaults = {"n": 1, "steps": 4, "seed": 0, "temperature": 0.0, "top_p": 1.0, "terminal": None}
+    fill_file(network(), source, output, defaults)
+    assert plain(output.read_text())["text"].endswith(" lamp")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def lines_of(file):
+    return file.read_text().splitlines()
+
+
+def plain(line):
+    return {name: value for name, value in json.loads(line).items() if name != "seconds"}
+
+
+def test_a_number_of_threads_is_set_back_whoever_comes_first():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    barrier = threading.Barrier(2)
+
+    def work(_):
+        with one_thread:
+            barrier.wait()
+        barrier.wait()
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(6):
+                list(pool.map(work, range(2)))
+                with one_thread:
+                    assert torch.get_num_threads() == 1
+                assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 20])

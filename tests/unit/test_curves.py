@@ -164,7 +164,7 @@ def test_mistakes_are_sentences(bench, tmp_path):
     with pytest.raises(ValueError, match="has no item '0-0'; give the --bench"):
         success_by_given([texts], bench)
     (tmp_path / "rows.jsonl").write_text(json.dumps(row()) + "\n")
-    with pytest.raises(FileNotFoundError, match=r"no rows at .*rows\.texts\.jsonl"):
+    with pytest.raises(FileNotFoundError, match=r"no texts at .*rows\.texts\.jsonl"):
         success_by_given([tmp_path / "rows.jsonl"], bench)
     (tmp_path / "rows.texts.jsonl").write_text(json.dumps(row()) + "\n")
     with pytest.raises(ValueError, match="text 1 has no 'id'"):

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernels chance portions records tokens noise rooms signals checkout devices files drawing",
+    "kernels chance portions records tokens noise rooms signals checkout devices files ahead drawing",
     "positions coupling absorbing annealing choice masking corpora packing template",
     "backbones",
     "denoiser",
