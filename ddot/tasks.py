@@ -22,7 +22,7 @@ from ddot.likelihood import Row, Tokens, token_chances
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.records import Example, State
-from ddot.rules import Pieces, WithinWords
+from ddot.rules import Fresh, Pieces, WithinWords
 from ddot.sampling import Leap, MostCertainFirst, Restriction, keep_prompt_order, keep_word_order, without, without_echo
 from ddot.template import Blank
 from ddot.typist import Alphabet, Span, View, lay_out
@@ -150,6 +150,7 @@ class Network:
         model.portion = shape.portion
         self._text_only = without(*alphabet.no_text, model.vocabulary.sep)
         self._no_loose_marks = without(*alphabet.loose_marks)
+        self._fresh = Fresh(alphabet, model.device)
 
     def group(self, task: Task) -> Hashable:
         """Tasks of the same group can run together."""
@@ -166,7 +167,7 @@ class Network:
     def states(self, tasks: Sequence[Sample]) -> Iterator[State]:
         """The states of a batch, from t = 1 to 0; the first rows are those of the tasks."""
         first = tasks[0]
-        form = () if self.is_loose(first.view) else (self._no_loose_marks,)
+        form = (self._fresh,) if self.is_loose(first.view) else (self._fresh, self._no_loose_marks)
         way = self._moving if first.lengths is None else self._still if first.still else self._moving_in_gaps
         keys = np.concatenate(self.shape.filled_up([task.key for task in tasks], first.key))
         return way(tasks, keys, form)
