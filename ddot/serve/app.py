@@ -34,12 +34,10 @@ _ROUTES = "POST /v1/infill, POST /infill, POST /v1/completions, GET /v1/models, 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to serve: the key that is asked for, the pages of other origins that may ask, jobs at once and waiting."""
+    """Who may ask: whoever brings the key, if there is one; pages of which other origins."""
 
     api_key: str | None = None
     allow_origins: tuple[str, ...] = ()
-    threads: int = 1
-    queue: int = 16
 
 
 def make_app(model: Model, work: Work, settings: Settings) -> FastAPI:
@@ -127,7 +125,7 @@ def _asks_for(key: str | None) -> Callable[[Request], Any]:
         if key is None:
             return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        is_right = hmac.compare_digest(token.strip().encode(), key.encode())
+        is_right = hmac.compare_digest(token.strip().encode("latin-1"), key.encode())  # headers are read as Latin-1
         if scheme.lower() != "bearer" or not is_right:
             wrong = "the API key is wrong" if token else "an API key is asked for"
             advice = "send it as 'Authorization: Bearer KEY'"

@@ -74,7 +74,7 @@ def nested(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _pace(what: str, tokens: int, seconds: float) -> dict[str, float]:
+def _pace(what: str, tokens: int, seconds: float) -> dict[str, int | float]:
     return {
         f"{what}_n": tokens,
         f"{what}_ms": round(1000 * seconds, 3),

@@ -68,7 +68,7 @@ class EditorRequest(Asked):
     input_suffix: str | None = Field(None, description="a string")
     input_extra: list[Chunk] | None = Field(None, description='a list of {"text": "…", "filename": "…"}')
     prompt: str | None = Field(None, description="a string")
-    n_predict: int | None = Field(-1, ge=-1, description="a whole number, −1 for as many as there are")
+    n_predict: int | None = Field(-1, description="a whole number, −1 for as many as there are")
     t_max_predict_ms: float | None = Field(0, description=f"{_NUMBER} of milliseconds")
     stop: str | list[str] | None = Field(None, description=_STOP)
     response_fields: list[str] | None = Field(None, description="a list of strings")

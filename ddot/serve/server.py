@@ -39,11 +39,9 @@ def run(
     with listening(host, port) as listener:
         model = load()
         model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # nobody's business where
-        on_gpu = model.filler.device.type != "cpu"
-        settings = Settings(api_key, allow_origins, 1 if on_gpu else model.threads, queue)
-        work = Work(settings.threads, settings.queue)
+        work = Work(model.threads if model.filler.device.type == "cpu" else 1, queue)
         config = uvicorn.Config(
-            make_app(model, work, settings),
+            make_app(model, work, Settings(api_key, allow_origins)),
             log_level="critical",  # mistakes are told by `replies`
             access_log=False,
             server_header=False,
