@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # What the tests need beyond the core.
-EXTRAS := dev,metrics,gguf,plots,data,track
+EXTRAS := dev,serve,metrics,gguf,plots,data,track
 
 .PHONY: demo test lint clean
 demo: .venv/ready

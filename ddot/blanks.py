@@ -6,7 +6,7 @@ own key: its answer does not depend on what else is being filled.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ddot.choice import STEPS, Choice
 from ddot.denoiser import Denoiser
 from ddot.filling import drawn_length, expected_rooms, mean_length, rounded
 from ddot.likelihood import Tokens, gap_chances
-from ddot.records import State
+from ddot.records import State, first_row
 from ddot.tasks import ALONE, Lengths, Looks, Network, Sample, Shape, Task
 from ddot.template import Blank
 from ddot.tokens import Tokenizer
@@ -75,11 +75,11 @@ class Filler:
         """The states that `fill` goes through; bounds hold in the last one."""
         planned = self.lengths(view, blanks, self.length_chances(view), key, draw=False)
         sample = Sample(view, blanks, planned, key, choice)
-        states: Iterator[State] = map(_first_row, self.network.states([sample]))
+        states: Iterator[State] = map(first_row, self.network.states([sample]))
         if planned is None:
             seen = list(states)
             again = self._within_bounds(sample, self.network.found([sample], seen[-1])[0])
-            states = iter(seen) if again is None else map(_first_row, self.network.states([again]))
+            states = iter(seen) if again is None else map(first_row, self.network.states([again]))
         return states
 
     def _within_bounds(self, sample: Sample, found: Sequence[Tokens]) -> Sample | None:
@@ -140,8 +140,3 @@ class Filler:
     @property
     def device(self) -> torch.device:
         return self.model.device
-
-
-def _first_row(state: State) -> State:
-    """The row that was asked for, without those that fill up the batch."""
-    return State(**{field.name: getattr(state, field.name)[:1] for field in fields(state)})

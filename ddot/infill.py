@@ -5,7 +5,7 @@ says; that fills keep their bounds is `rules`' work. On a CPU texts are filled o
 many together. An answer is the same alone and among others.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from ddot.devices import device_of
 from ddot.package import find, is_compressed
 from ddot.quantise import available
 from ddot.records import OPEN, State
+from ddot.stepwise import Step, stepwise
 from ddot.tasks import ALONE, GPU, Shape, Task
 from ddot.template import Template, lock, parse
 from ddot.template import free as words_in_order
@@ -105,7 +106,7 @@ class Model:
 
     def way(
         self,
-        text: str,
+        text: str | Template,
         n: int = 1,
         seed: int = 0,
         steps: int = STEPS,
@@ -115,7 +116,7 @@ class Model:
         terminal: str | None = None,
         fills: Sequence[str | None] | None = None,
     ) -> Generator[Task, Any, list[Infill]]:
-        """What `infill` does for one text, for `answers` to drive. Mistakes are told at once."""
+        """What `infill` does for one text, for `answers` or `stepwise` to drive. Mistakes are told at once."""
         choice = Choice(steps, temperature, top_p, terminal)
         _check_kinds(n=(n, int), seed=(seed, int))
         if not 1 <= n <= 100:
@@ -135,6 +136,10 @@ class Model:
         at_once = 1 if self.filler.network.shape.rows == 1 else _AT_ONCE
         return together(ways, self.filler.network, at_once, self._calmly)
 
+    def stepwise(self, way: Way[R], change: Callable[[Task], Task] = lambda task: task) -> Generator[Step, None, R]:
+        """The steps to the result of one way; whoever stops reading stops the work."""
+        return stepwise(way, self.filler.network, self._calmly, change)
+
     def _alone(self, way: Way[R]) -> R:
         return next(together([way], self.filler.network, 1, self._calmly))
 
@@ -145,8 +150,10 @@ class Model:
                 entered.enter_context(context)
             return entered.pop_all()
 
-    def template(self, text: str, free: bool = False) -> Template:
+    def template(self, text: str | Template, free: bool = False) -> Template:
         """How a text is read: literals and blanks."""
+        if isinstance(text, Template):
+            return text
         return words_in_order(text) if free else parse(text)
 
     def stream(
@@ -227,9 +234,10 @@ class Model:
                 state = next(states, None)
             if state is None:
                 return
-            yield self._frame(state, seen)
+            yield self.frame(state, seen)
 
-    def _frame(self, state: State, seen: View) -> Frame:
+    def frame(self, state: State, seen: View) -> Frame:
+        """How a state of filling what was seen looks to people."""
         vocabulary = self.tokenizer.vocabulary
         given = (state.kind[0] != OPEN).tolist()
         prompt = iter(seen.pieces)  # given slots are in the order of the text

@@ -85,3 +85,8 @@ def to_device(record: R, device: torch.device | str) -> R:
             for field in dataclasses.fields(record)
         }
     )
+
+
+def first_row(state: State) -> State:
+    """The first row of a batch, as a batch of one."""
+    return State(**{field.name: getattr(state, field.name)[:1] for field in dataclasses.fields(state)})

@@ -140,6 +140,13 @@ def free(source: str) -> Template:
     return Template(("", words[0], *rest, ""), tuple(Blank() for _ in range(len(words) + 1)), apart=True)
 
 
+def between(before: str, after: str, most: int | None = None) -> Template:
+    """A template of one blank between two texts that are literal, whatever they look like; at most so many words."""
+    _check_characters(before)
+    _check_characters(after)
+    return Template((before, after), (Blank(most=most),))
+
+
 def lock(template: Template, fills: Sequence[str | None]) -> Template:
     """The template with some blanks filled for good: a text in `fills` locks its blank, None leaves it open."""
     if len(fills) != len(template.blanks):

@@ -31,11 +31,11 @@ _LOOK_BACK = 2  # characters that tell an opening quote from a closing one
 _ENDINGS = {"'s", "'t", "n't", "'re", "'ve", "'ll", "'d", "'m", "’s", "’t", "’re", "’ve", "’ll", "’d", "’m"}
 
 # Words of four letters and more that any sentence may hold twice.
-_SMALL_WORDS = set(
+_SMALL_WORDS = (
     "about after also because been before being both could does done down each even from have having here into just "
     "like made make many might more most much must never only other ours over said same says shall should since some "
     "still such than that their them then there these they this those through under until upon very well were what "
-    "when where which while whom whose will with within without would your".split()  # noqa: SIM905
+    "when where which while whom whose will with within without would your"
 )
 
 # What may stand at the first slot of a blank, and at the others.
@@ -87,7 +87,8 @@ class Alphabet:
     def telling(self) -> Bool[Tensor, "V"]:
         """Tokens that begin a word which tells something: a reader notices when it comes twice."""
         bare = [piece.removeprefix(" ") for piece in self.pieces]
-        tells = [len(word) >= 4 and word.isalpha() and word.lower() not in _SMALL_WORDS for word in bare]
+        small = set(_SMALL_WORDS.split())
+        tells = [len(word) >= 4 and word.isalpha() and word.lower() not in small for word in bare]
         return torch.from_numpy(self.begins & np.pad(tells, (0, len(self.begins) - len(tells))))
 
     @cached_property

@@ -5,7 +5,7 @@ Results go to stdout, everything else to stderr. A user's mistake is one sentenc
 
 import sys
 
-from ddot.cli import figures, measure, research, texts  # noqa: F401 (each adds its commands)
+from ddot.cli import figures, measure, research, serving, texts  # noqa: F401 (each adds its commands)
 from ddot.cli.app import app
 
 

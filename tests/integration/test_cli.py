@@ -216,7 +216,17 @@ def test_info_and_help(folder):
     told = json.loads(ddot("info", folder).stdout)
     assert told["blocks"] == 1
     assert told["parameters"] > 1000
-    for command in ("infill", "watch", "train", "evaluate", "convert", "prepare", "plot trajectories", "bench infill"):
+    for command in (
+        "infill",
+        "watch",
+        "serve",
+        "train",
+        "evaluate",
+        "convert",
+        "prepare",
+        "plot trajectories",
+        "bench infill",
+    ):
         helped = ddot(*command.split(), "--help")
         assert helped.returncode == 0
         assert "Example" in helped.stdout

@@ -1,0 +1,118 @@
+"""Work that takes long, done on a few threads so that the event loop never waits, with a bounded queue before it.
+
+Knows nothing about texts or HTTP: a job is a generator, its steps are passed on as they come, and a job that nobody
+wants any more ends between two of them.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+_UNREAD = 2_000  # steps nobody has read yet; whoever leaves more lying is not listening
+
+
+class Full(Exception):
+    """Too many wait already."""
+
+
+class Stopped(Exception):
+    """The job was stopped before it had a result."""
+
+
+class Work:
+    """Up to `threads` jobs at work, up to `queue` waiting. Used from one event loop."""
+
+    def __init__(self, threads: int, queue: int):
+        self.threads, self.queue = threads, queue
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="filling")
+        self.jobs: set[Job[Any, Any]] = set()
+        self.closing = False
+
+    @property
+    def at_work(self) -> int:
+        return sum(job.begun.is_set() for job in self.jobs)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.jobs) - self.at_work
+
+    def start(self, steps: Generator[S, None, R]) -> "Job[S, R]":
+        """A job in the queue; `Full` if that is as long as it may be."""
+        if self.closing:
+            raise Stopped
+        if len(self.jobs) >= self.threads + self.queue:
+            raise Full
+        job = Job(self, steps)
+        self.jobs.add(job)
+        job.future = self.pool.submit(job.run)
+        return job
+
+    def stop(self) -> None:
+        """Every job ends before its next step and nothing begins any more. Only sets a flag, as a signal may."""
+        self.closing = True
+
+    def close(self) -> None:
+        """Stop, and wait for the threads."""
+        self.stop()
+        self.pool.shutdown(cancel_futures=False)
+
+
+class Job(Generic[S, R]):
+    """One piece of work: its steps as they come, then its result."""
+
+    def __init__(self, work: Work, steps: Generator[S, None, R]):
+        self.work, self.steps = work, steps
+        self.loop = asyncio.get_running_loop()
+        self.told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.begun, self.stopped = threading.Event(), threading.Event()
+        self.future: Any = None
+
+    def stop(self) -> None:
+        """Nobody wants it any more. A job that waits leaves the queue at once."""
+        self.stopped.set()
+        if self.future.cancel():
+            self._end("error", Stopped())
+
+    async def read(self) -> AsyncIterator[S]:
+        """The steps as they come. `result` has the result then; what went wrong is raised."""
+        while True:
+            what, value = await self.told.get()
+            if what == "step":
+                yield value
+                continue
+            if what == "error":
+                raise value
+            self._result: R = value
+            return
+
+    async def result(self) -> R:
+        """The result, once it is there."""
+        if not hasattr(self, "_result"):
+            async for _ in self.read():
+                pass
+        return self._result
+
+    def run(self) -> None:
+        """Do it, on a thread of the pool."""
+        self.begun.set()
+        end: tuple[str, Any] = ("error", Stopped())
+        try:
+            while not (self.stopped.is_set() or self.work.closing or self.told.qsize() > _UNREAD):
+                step = next(self.steps)
+                self.loop.call_soon_threadsafe(self.told.put_nowait, ("step", step))
+            self.steps.close()
+        except StopIteration as done:
+            end = ("result", done.value)
+        except Exception as error:  # told to whoever reads; the thread goes on with the next job
+            end = ("error", error)
+        self.loop.call_soon_threadsafe(self._end, *end)
+
+    def _end(self, what: str, value: Any) -> None:
+        """On the event loop."""
+        self.work.jobs.discard(self)
+        self.told.put_nowait((what, value))

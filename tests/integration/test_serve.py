@@ -1,0 +1,477 @@
+"""`ddot serve` as programs meet it: a real process, real sockets, answers that are those of `Model.infill`."""
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+import uvicorn
+from served import LONG, ROOT, THREADS, Served, asked, small_model
+
+import ddot
+from ddot.serve.app import Settings, make_app
+from ddot.serve.work import Work
+from ddot.template import between, parse
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return small_model(tmp_path_factory.mktemp("served") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return ddot.load(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def served(folder):
+    with Served("--model", folder, "--device", "cpu", "--queue", "1") as server:
+        yield server
+
+
+def plain(found):
+    return [(each["text"], each["fills"], each["score"]) for each in found["results"]]
+
+
+def same(answers):
+    return [(each.text, each.fills, each.score) for each in answers]
+
+
+def middle(model, before, after, n=1, most=None, **settings):
+    return [each.fills[0] for each in next(model.answers([model.way(between(before, after, most), n=n, **settings)]))]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 3},
+        {"n": 3, "steps": 2, "seed": 5, "temperature": 0.9},
+        {"steps": 4, "seed": 2, "terminal": "random", "temperature": 1.0, "top_p": 0.7},
+        {"steps": 2, "fills": ["paper boat", None]},
+    ],
+    ids=str,
+)
+def test_answers_are_those_of_the_model(served, model, settings):
+    text = "The ___{1,4} leaves, Zoë’s “___” 漢字\n\\___ ends."
+    found = served.post("/v1/infill", text=text, **settings)
+    assert plain(found) == same(model.infill(text, **settings))
+    assert found["literals"] == list(parse(text).literals)
+    assert found["blanks"] == [{"least": 1, "most": 4}, {"least": 0, "most": None}]
+    assert (found["steps"], found["seed"], found["model"]) == (settings["steps"], settings.get("seed", 0), "tiny")
+    *frames, last = served.events("/v1/infill", text=text, **settings)
+    assert plain(last) == plain(found)
+    assert {frame["attempt"] for frame in frames} >= {each["attempt"] for each in last["results"]}
+
+
+@pytest.mark.parametrize("asked_so", [{"free": "boat dawn garden"}, {"text": "boat dawn garden", "free": True}])
+def test_words_in_order(served, model, asked_so):
+    found = served.post("/v1/infill", steps=2, **asked_so)
+    assert plain(found) == same(model.infill("boat dawn garden", steps=2, free=True))
+
+
+def test_a_stream_has_a_frame_a_step_and_then_the_result(served, model):
+    text = "The small ___{3} at dawn."
+    *frames, last = served.events("/v1/infill", text=text, steps=5, terminal="grid")
+    wanted = list(model.stream(text, steps=5, terminal="grid"))
+    assert [frame["type"] for frame in frames] == ["frame"] * len(wanted)
+    assert [frame["tokens"] for frame in frames] == [frame.pieces for frame in wanted]
+    assert [frame["t"] for frame in frames] == [frame.t for frame in wanted]
+    assert [frame["step"] for frame in frames] == list(range(6))
+    for frame, one in zip(frames, wanted, strict=True):
+        assert frame["positions"] == pytest.approx(one.positions, abs=1e-5)
+        assert [kind == "prompt" for kind in frame["kinds"]] == one.given
+        assert set(frame["kinds"]) <= {"prompt", "response", "pad"}
+    assert last["type"] == "result"
+    assert plain(last) == same(model.infill(text, steps=5, terminal="grid"))
+
+
+def test_windows_of_a_long_text_are_streamed_in_turn(served, model):
+    text = "The boat ___{1} and " * 12 + "rest."
+    *frames, last = served.events("/v1/infill", text=text, steps=1)
+    assert plain(last) == same(model.infill(text, steps=1))
+    windows = [frame["window"] for frame in frames]
+    assert windows == sorted(windows)
+    assert max(windows) > 0
+
+
+@pytest.mark.parametrize("before", ["The ___ boat ", "<mask> [blank] \\___{3} and", "", "a\n\tb ", "It rains " * 400])
+@pytest.mark.parametrize("after", [" at dawn.", "", "___{2} x", ", it" + " rains" * 400])
+def test_editors_get_what_goes_between_prefix_and_suffix(served, model, before, after):
+    found = served.post("/infill", input_prefix=before, input_suffix=after, steps=2, top_k=40, samplers=["top_k"])
+    assert found["content"] == middle(model, before, after, steps=2)[0]
+    assert found["stop"] is True
+    assert found["model"] == "tiny"
+    assert found["truncated"] is (len(before + after) > 1000)
+    timings = found["timings"]
+    assert timings["prompt_n"] == found["tokens_cached"] > 0
+    assert timings["predicted_n"] == found["tokens_predicted"]
+    assert {f"{what}_{unit}" for what in ("prompt", "predicted") for unit in ("n", "ms", "per_second")} <= set(timings)
+    assert all(value >= 0 for value in timings.values())
+
+
+def test_the_prompt_goes_on_with_the_prefix_and_other_files_stand_before(served, model):
+    found = served.post(
+        "/infill",
+        input_prefix="It rains.\n",
+        prompt="My sister",
+        input_suffix=" garden.",
+        input_extra=[{"text": "The boat.\n", "filename": "a.txt", "time": 3}, {"text": "At dawn."}],
+        steps=2,
+    )
+    assert found["content"] == middle(model, "The boat.\nAt dawn.\nIt rains.\nMy sister", " garden.", steps=2)[0]
+
+
+@pytest.mark.parametrize("n_predict", [1, 2, 5])
+def test_n_predict_bounds_tokens(served, n_predict):
+    for seed in range(3):
+        asked_for = {"input_prefix": "The boat", "input_suffix": "", "n_predict": n_predict, "seed": seed}
+        found = served.post("/infill", **asked_for, temperature=1.5, steps=3)
+        assert found["tokens_predicted"] <= n_predict
+        assert len(found["content"].split()) <= n_predict
+        assert found["stop_type"] == ("limit" if found["tokens_predicted"] == n_predict else "eos")
+
+
+def test_time_limits_are_kept_by_fewer_steps(served):
+    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 128, "n_predict": 40}
+    hurried = served.post("/infill", **asked_for, t_max_predict_ms=1)
+    assert served.post("/infill", **asked_for, t_max_predict_ms=-1)["content"]
+    one_step = served.post("/infill", **{**asked_for, "steps": 1})
+    assert hurried["content"] == one_step["content"]
+
+
+@pytest.mark.parametrize("prefix", ["", "text"])
+def test_nothing_asked_for_is_answered_at_once(served, prefix):
+    found = served.post("/infill", input_prefix=prefix, input_suffix="", n_predict=0, t_max_predict_ms=1)
+    assert (found["content"], found["stop"], found["timings"]["predicted_n"]) == ("", True, 0)
+    warm = {"input_prefix": prefix, "input_suffix": "", "n_predict": 0, "response_fields": [""]}
+    assert served.post("/infill", **warm, input_extra=[{"text": "x"}], samplers=[]) == {}
+    assert served.events("/infill", input_prefix=prefix, input_suffix="", n_predict=0)[-1]["stop"] is True
+
+
+def test_fields_asked_for_are_flat(served):
+    fields = ["content", "timings/predicted_n", "timings/prompt_ms", "truncated", "timings/none", "content/x", "/"]
+    asked_for = {"input_prefix": "The boat ", "input_suffix": " dawn.", "steps": 2}
+    found = served.post("/infill", **asked_for, response_fields=fields)
+    assert set(found) == {"content", "timings/predicted_n", "timings/prompt_ms", "truncated"}
+    assert found["truncated"] is False
+    assert isinstance(served.post("/infill", **asked_for, response_fields=["timings"])["timings"], dict)
+
+
+def test_streams_for_editors_add_up(served):
+    asked_for = {"input_prefix": "The boat ", "input_suffix": " dawn.", "steps": 2}
+    events = served.events("/infill", **asked_for)
+    assert "".join(event["content"] for event in events) == served.post("/infill", **asked_for)["content"]
+    assert [event["stop"] for event in events] == [False, True]
+    assert "timings" in events[-1]
+
+
+def test_text_ends_at_stop_strings(served):
+    asked_for = {"input_prefix": "The boat ", "input_suffix": " dawn.", "steps": 2}
+    content = served.post("/infill", **asked_for)["content"]
+    word = content[2:4]
+    found = served.post("/infill", **asked_for, stop=["nowhere", word])
+    assert found["content"] == content[: content.index(word)]
+    assert (found["stop_type"], found["stopping_word"]) == ("word", word)
+
+
+def test_completions(served, model):
+    asked_for = {"model": "any", "prompt": "The small ___ boat", "suffix": " at dawn.", "steps": 2, "seed": 3}
+    found = served.post("/v1/completions", **asked_for, n=2, temperature=0.8, logit_bias={})
+    wanted = middle(model, "The small ___ boat", " at dawn.", n=2, steps=2, seed=3, temperature=0.8)
+    assert [choice["text"] for choice in found["choices"]] == wanted
+    assert [choice["index"] for choice in found["choices"]] == [0, 1]
+    assert all(choice["finish_reason"] == "stop" and choice["logprobs"] is None for choice in found["choices"])
+    assert (found["object"], found["model"]) == ("text_completion", "tiny")
+    assert found["id"].startswith("cmpl-")
+    usage = found["usage"]
+    encode = model.tokenizer.encode
+    assert usage["prompt_tokens"] == len(encode("The small ___ boat")) + len(encode(" at dawn."))
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_completions_without_a_suffix_go_on_and_n_choices_come(served, model):
+    found = served.post("/v1/completions", prompt=["The boat", "It"], max_tokens=1, n=3, steps=1, echo=True)
+    assert [choice["index"] for choice in found["choices"]] == list(range(6))
+    assert all(choice["text"].startswith("The boat") for choice in found["choices"][:3])
+    assert found["choices"][0]["text"] == "The boat" + middle(model, "The boat", "", n=3, most=1, steps=1)[0]
+    nothing = served.post("/v1/completions", prompt="The boat", max_tokens=0, n=2)
+    assert [choice["text"] for choice in nothing["choices"]] == ["", ""]
+    assert nothing["choices"][0]["finish_reason"] == "length"
+
+
+def test_streamed_completions_end_with_done(served):
+    asked_for = {"prompt": "The boat", "suffix": " dawn.", "n": 2, "steps": 2}
+    *chunks, end = served.events("/v1/completions", **asked_for, stream_options={"include_usage": True})
+    assert end == "[DONE]"
+    usage = chunks.pop()
+    assert usage["choices"] == []
+    whole = served.post("/v1/completions", **asked_for)
+    assert usage["usage"] == whole["usage"]
+    texts = ["", ""]
+    for chunk in chunks:
+        (choice,) = chunk["choices"]
+        texts[choice["index"]] += choice["text"]
+    assert texts == [choice["text"] for choice in whole["choices"]]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks[1::2]] == ["stop", "stop"]
+
+
+def test_models_health_and_page(served):
+    status, _, found = served.ask("GET", "/v1/models")
+    assert status == 200
+    assert [one["id"] for one in found["data"]] == ["tiny"]
+    assert found["object"] == "list"
+    assert served.health()["status"] == "ok"
+    status, headers, page = served.ask("GET", "/")
+    assert status == 200
+    assert headers.get_content_type() == "text/html"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "<textarea" in page
+    assert "access-control-allow-origin" not in headers
+    for outside in ("src=", "@import", "url(", "innerHTML", "insertAdjacent", "document.write", "eval("):
+        assert outside not in page
+
+
+GUIDE = (ROOT / "docs" / "guide.md").read_text()
+
+
+@pytest.mark.parametrize("command", re.findall("^ +(curl .*)", GUIDE, re.MULTILINE))
+def test_the_commands_of_the_guide(served, command):
+    words = shlex.split(command)
+    (path,) = (word.removeprefix("http://127.0.0.1:8012") for word in words if word.startswith("http://127.0.0.1:8012"))
+    body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
+    method = "GET" if body is None else "POST"
+    assert served.ask(method, path, body)[0] == 200
+
+
+def refused(served, path, body, headers=None):
+    status, headers, found = served.ask("POST", path, body, headers)
+    assert set(found) == {"error"}
+    assert set(found["error"]) == {"message", "type", "code"}
+    assert found["error"]["type"] == ("invalid_request_error" if status < 500 else "server_error")
+    return status, found["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "no JSON"),
+        (b"{", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "no JSON"),
+        (b'"text"', "wanted an object"),
+        ({}, '"text" or "free"'),
+        ({"text": 5}, '"text" is 5; wanted a string'),
+        ({"text": None}, '"text" or "free"'),
+        ({"text": ["a ___"]}, "wanted a string"),
+        ({"text": "a ___", "free": "b"}, "it has both"),
+        ({"text": "no blank"}, "there is no blank"),
+        ({"text": " "}, "the text is empty"),
+        ({"text": "a ___{3"}, "is not closed"),
+        ({"text": "a ___{9,2}"}, "swap them"),
+        (b'{"text": "\\ud800 ___"}', "half a character"),
+        ({"text": "a ___", "n": 0}, "from 1 to 16"),
+        ({"text": "a ___", "n": 1000}, "from 1 to 16"),
+        ({"text": "a ___", "n": True}, "from 1 to 16"),
+        ({"text": "a ___", "steps": "many"}, '"steps" is "many"; wanted a whole number'),
+        ({"text": "a ___", "steps": 100_000}, "from 1 to 128"),
+        ({"text": "a ___", "seed": 0.5}, "a whole number"),
+        ({"text": "a ___", "temperature": -1}, "temperature is -1"),
+        (b'{"text": "a ___", "temperature": NaN}', "temperature is nan"),
+        ({"text": "a ___", "top_p": 0}, "top_p is 0"),
+        ({"text": "a ___", "terminal": "left"}, "there are grid, random"),
+        (b'{"text": "a ___", "terminal": "\\ud800"}', "terminal"),
+        ({"text": "a ___", "fills": ["b", "c"]}, "2 fills for 1 blanks"),
+        ({"text": "a ___{3}", "fills": ["b"]}, "asks for exactly 3"),
+        ({"text": "a ___", "fills": [5]}, "a string or null"),
+        ({"text": "a ___" + "x" * 20_000}, "up to 20,000 characters"),
+        ({"free": "x" * 20_001}, "up to 20,000 are filled"),
+        ({"text": "___ a " * 65}, "65 blanks; up to 64"),
+        ({"free": "word " * 300}, "300 words; up to 256"),
+        ({"text": "a ___", "stream": "yes"}, "true or false"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_mistakes_are_told_in_a_sentence(served, body, says, stream):
+    if stream and isinstance(body, dict):
+        body = {"stream": True, **body}
+    status, message = refused(served, "/v1/infill", body)
+    assert status == 400
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/infill", {}, '"input_prefix" and "input_suffix"'),
+        ("/infill", {"input_prefix": 5, "input_suffix": ""}, '"input_prefix" is 5; wanted a string'),
+        ("/infill", {"input_prefix": "a", "input_suffix": "", "input_extra": [{"filename": "b"}]}, '"input_extra"'),
+        ("/infill", {"input_prefix": "a", "input_suffix": "", "n_predict": "5"}, '"n_predict"'),
+        ("/infill", {"input_prefix": "a", "input_suffix": "", "response_fields": "content"}, '"response_fields"'),
+        ("/infill", {"input_prefix": "a", "input_suffix": "", "top_p": 3}, "top_p is 3"),
+        ("/v1/completions", {}, '"prompt" is missing'),
+        ("/v1/completions", {"prompt": [1, 2]}, '"prompt" is [1, 2]; wanted a string'),
+        ("/v1/completions", {"prompt": "a", "max_tokens": -1}, '"max_tokens"'),
+        ("/v1/completions", {"prompt": ["a"] * 9, "n": 2}, "9 prompts with n = 2"),
+        ("/v1/completions", {"prompt": []}, "0 prompts"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_mistakes_of_other_clients(served, path, body, says):
+    status, message = refused(served, path, body)
+    assert status == 400
+    assert says in message
+
+
+def test_bodies_that_are_too_large(served):
+    for size in (1_200_000, 20_000_000):
+        body = json.dumps({"text": "a ___" + "b" * size}).encode()
+        status, message = refused(served, "/v1/infill", body)
+        assert (status, "up to 1,048,576 bytes" in message) == (413, True)
+
+
+def test_other_addresses(served):
+    for method, path, status in [("GET", "/nowhere", 404), ("GET", "/infill", 405), ("DELETE", "/v1/models", 405)]:
+        got, _, found = served.ask(method, path)
+        assert got == status
+        assert "POST /v1/infill" in found["error"]["message"]
+
+
+def until(served, **wanted):
+    """The health once it is as wanted; it must become so soon."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        health = served.health()
+        if all(health[name] == value for name, value in wanted.items()):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{health}, wanted {wanted}")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_full_queue_says_come_back_and_who_leaves_stops_his_work(served, stream):
+    with ExitStack() as leaving:
+        for number in range(THREADS + 1):
+            connection = served.open("POST", "/v1/infill", {**LONG, "stream": stream})
+            leaving.callback(connection.close)
+            until(served, at_work=min(number + 1, THREADS), waiting=max(0, number + 1 - THREADS))
+        for path, body in [
+            ("/v1/infill", {"text": "a ___"}),
+            ("/infill", {"input_prefix": "a", "input_suffix": ""}),
+            ("/v1/completions", {"prompt": "a", "stream": True}),
+        ]:
+            start = time.monotonic()
+            status, headers, found = served.ask("POST", path, body)
+            assert (status, found["error"]["code"]) == (503, "busy")
+            assert int(headers["Retry-After"]) > 0
+            assert time.monotonic() - start < 5
+        # Who asks for nothing is still answered, and so is whoever waits once a place is free.
+        assert served.post("/infill", input_prefix="a", input_suffix="", n_predict=0)["content"] == ""
+    until(served, at_work=0, waiting=0)
+    assert served.post("/v1/infill", text="a ___{1}", steps=1)["results"]
+
+
+def test_keys_origins_and_no_queue(folder):
+    with Served("--model", folder, "--api-key", "söcret", "--allow-origin", "http://a.example", "--queue", 0) as server:
+        assert server.health()["status"] == "ok"
+        assert server.ask("GET", "/")[0] == 200
+        body = {"text": "a ___{1}", "steps": 1}
+        wrong = [None, {}, {"Authorization": "Bearer "}, {"Authorization": "Bearer no"}, {"Authorization": "söcret"}]
+        for headers in [*wrong, {"Authorization": "Basic söcret"}]:
+            sent = {name: value.encode() for name, value in (headers or {}).items()}
+            status, got, found = server.ask("POST", "/v1/infill", body, sent)
+            assert (status, found["error"]["code"], got["WWW-Authenticate"]) == (401, "invalid_api_key", "Bearer")
+        assert server.ask("GET", "/v1/models")[0] == 401
+        key = {"Authorization": "Bearer söcret".encode(), "Origin": "http://a.example"}
+        status, headers, found = server.ask("POST", "/v1/infill", body, key)
+        assert (status, len(found["results"])) == (200, 1)
+        assert headers["Access-Control-Allow-Origin"] == "http://a.example"
+        other = server.ask("POST", "/v1/infill", body, {**key, "Origin": "http://b.example"})[1]
+        assert "Access-Control-Allow-Origin" not in other
+        preflight = {"Origin": "http://a.example", "Access-Control-Request-Method": "POST"}
+        assert server.ask("OPTIONS", "/v1/infill", None, preflight)[0] == 200
+
+
+def test_ctrl_c_ends_well_in_the_middle_of_work(folder):
+    server = Served("--model", folder)
+    assert server.line.startswith("ddot: tiny is at http://127.0.0.1:")
+    connections = [server.open("POST", "/v1/infill", {**LONG, "stream": stream}) for stream in (True, False)]
+    until(server, at_work=min(2, THREADS))
+    start = time.monotonic()
+    status, printed, said = server.stop()
+    assert time.monotonic() - start < 10
+    assert (status, printed, said) == (0, "", "ddot: stopped\n")
+    streamed, whole = (connection.getresponse() for connection in connections)
+    assert b"shutting down" in streamed.read().split(b"\n\n")[-2]
+    assert whole.status == 503
+    for connection in connections:
+        connection.close()
+
+
+def test_mistakes_on_the_command_line(folder, monkeypatch, capsys):
+    from ddot.cli import run
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for arguments, says in [
+            (["--port", str(taken.getsockname()[1])], "cannot listen at 127.0.0.1"),
+            (["--port", "70000"], "between 0"),
+            (["--host", "no.such.host.invalid"], "cannot listen at"),
+            (["--port", "0", "--model", "no/such/folder"], "no model at"),
+            (["--port", "0", "--queue", "-1"], "0 or more"),
+            (["--port", "0", "--api-key", " "], "is empty"),
+        ]:
+            monkeypatch.setattr(sys, "argv", ["ddot", "serve", *arguments])
+            with pytest.raises(SystemExit) as stopped:
+                run()
+            said = capsys.readouterr()
+            assert (stopped.value.code, said.out) == (2, "")
+            assert says in said.err
+            assert said.err.count("\n") == 1
+
+
+def test_a_missing_extra_is_one_sentence(tmp_path):
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')")
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", "ddot", "serve"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert done.returncode == 2
+    assert done.stderr == "ddot: serving needs the extra `serve`: pip install 'ddot[serve]'\n"
+
+
+def test_every_route_with_types_checked(model):
+    """In this process, where signatures are checked."""
+    work = Work(1, 1)
+    app = make_app(model, work, Settings(api_key="k", allow_origins=("*",)))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        port, key = listener.getsockname()[1], {"Authorization": "Bearer k"}
+        try:
+            for stream in (False, True):
+                for path, body in [
+                    ("/v1/infill", {"text": "The ___{2} boat ___", "n": 2, "terminal": "grid", "fills": [None, "x"]}),
+                    ("/infill", {"input_prefix": "The", "input_suffix": " boat", "t_max_predict_ms": 50, "stop": "e"}),
+                    ("/infill", {"input_prefix": "The", "input_suffix": " boat", "n_predict": 0}),
+                    ("/v1/completions", {"prompt": "The", "max_tokens": 3, "n": 2}),
+                ]:
+                    status, _, found = asked(port, "POST", path, {**body, "steps": 2, "stream": stream}, key)
+                    assert status == 200, found
+            for path, status in [("/", 200), ("/health", 200), ("/v1/models", 200), ("/none", 404)]:
+                assert asked(port, "GET", path, headers=key)[0] == status
+            assert asked(port, "POST", "/v1/infill", {"text": "x"}, key)[0] == 400
+            assert asked(port, "POST", "/v1/infill", {"text": "x"})[0] == 401
+        finally:
+            server.should_exit = True
+            thread.join(20)
+    assert not thread.is_alive()

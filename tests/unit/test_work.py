@@ -1,0 +1,129 @@
+"""The bounded queue of the server: steps as they come, stopped between two, never more at once than allowed."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("fastapi", reason="serving needs the extra `serve`")
+from ddot.serve.llama_cpp import nested
+from ddot.serve.work import Full, Stopped, Work
+
+
+def counting(to, gate=None):
+    for number in range(to):
+        if gate is not None:
+            gate.wait(10)
+        yield number
+    return to
+
+
+def endless(log):
+    try:
+        while True:
+            time.sleep(0.002)
+            yield None
+    finally:
+        log.append("closed")
+
+
+def run(scenario, threads=1, queue=2):
+    async def with_work():
+        work = Work(threads, queue)
+        try:
+            await asyncio.wait_for(scenario(work), 20)
+        finally:
+            await asyncio.to_thread(work.close)
+        assert work.jobs == set()
+
+    asyncio.run(with_work())
+
+
+def test_steps_then_the_result():
+    async def scenario(work):
+        job = work.start(counting(5))
+        assert [step async for step in job.read()] == [0, 1, 2, 3, 4]
+        assert await job.result() == 5
+        assert await work.start(counting(0)).result() == 0
+
+    run(scenario)
+
+
+def test_no_more_than_allowed_and_the_event_loop_goes_on():
+    async def scenario(work):
+        gate = threading.Event()
+        jobs = [work.start(counting(3, gate)) for _ in range(3)]
+        while work.at_work < 1:
+            await asyncio.sleep(0.001)
+        assert (work.at_work, work.waiting) == (1, 2)
+        with pytest.raises(Full):
+            work.start(counting(1))
+        jobs[1].stop()  # leaves the queue at once
+        assert work.waiting == 1
+        with pytest.raises(Stopped):
+            await jobs[1].result()
+        late = work.start(counting(1))
+        gate.set()
+        assert [await job.result() for job in (jobs[0], jobs[2], late)] == [3, 3, 1]
+
+    run(scenario)
+
+
+def test_stopped_between_steps_and_the_thread_is_free_again():
+    async def scenario(work):
+        log = []
+        job = work.start(endless(log))
+        await anext(job.read())
+        job.stop()
+        with pytest.raises(Stopped):
+            await job.result()
+        assert log == ["closed"]
+        assert await work.start(counting(2)).result() == 2
+
+    run(scenario)
+
+
+def test_mistakes_reach_whoever_reads():
+    def wrong():
+        yield 1
+        raise ValueError("no such thing")
+
+    async def scenario(work):
+        with pytest.raises(ValueError, match="no such thing"):
+            await work.start(wrong()).result()
+        assert await work.start(counting(2)).result() == 2
+
+    run(scenario)
+
+
+def test_closing_stops_what_is_at_work_and_what_waits():
+    async def scenario(work):
+        log = []
+        jobs = [work.start(endless(log)) for _ in range(3)]
+        await anext(jobs[0].read())
+        work.stop()
+        for job in jobs:
+            with pytest.raises(Stopped):
+                await job.result()
+        with pytest.raises(Stopped):
+            work.start(counting(1))
+
+    run(scenario)
+
+
+def test_nobody_reading_for_long_stops_the_work():
+    async def scenario(work):
+        job = work.start(counting(10**9))
+        while work.jobs:
+            await asyncio.sleep(0.01)
+        assert job.told.qsize() < 100_000
+
+    run(scenario)
+
+
+def test_nested_fields():
+    whole = {"a": 1, "b": {"c": 2, "d": {"e": 0}}, "f": False}
+    assert nested(whole, ["a", "b/c", "b/d/e", "b/x", "a/b", "", "f", "b"]) == {
+        "a": 1, "b/c": 2, "b/d/e": 0, "f": False, "b": whole["b"]
+    }  # fmt: skip
