@@ -21,9 +21,10 @@ from ddot.checkpoint import load_model
 from ddot.compiling import compile_blocks
 from ddot.denoiser import Denoiser
 from ddot.devices import device_of
+from ddot.frames import Frame, frame_of
 from ddot.package import find, is_compressed
 from ddot.quantise import available
-from ddot.records import OPEN, State
+from ddot.records import State
 from ddot.stepwise import Step, stepwise
 from ddot.tasks import ALONE, GPU, Shape, Task
 from ddot.template import Template, lock, parse
@@ -35,7 +36,6 @@ from ddot.windows import SLOTS, window
 
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while alternatives are wanting
 _AT_ONCE = 2048  # texts at work on a GPU: batches are full when many wait, and an interruption finishes them
-MASKED = "░"
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,6 @@ class Infill:
     text: str
     fills: list[str]
     score: float
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One moment of filling. For each slot: its piece of text (None: masked; "": no word), its place, was it given."""
-
-    t: float
-    pieces: list[str | None]
-    positions: list[float]
-    given: list[bool]
-
-    @property
-    def text(self) -> str:
-        """How the text reads now, with ░ for what is still masked."""
-        order = sorted(range(len(self.pieces)), key=lambda i: (self.positions[i], i))
-        return "".join(f" {MASKED}" if self.pieces[i] is None else str(self.pieces[i]) for i in order).strip()
 
 
 class Model:
@@ -234,22 +218,7 @@ class Model:
                 state = next(states, None)
             if state is None:
                 return
-            yield self.frame(state, seen)
-
-    def frame(self, state: State, seen: View) -> Frame:
-        """How a state of filling what was seen looks to people."""
-        vocabulary = self.tokenizer.vocabulary
-        given = (state.kind[0] != OPEN).tolist()
-        prompt = iter(seen.pieces)  # given slots are in the order of the text
-        pieces: list[str | None] = []
-        for token, is_given in zip(state.x[0].tolist(), given, strict=True):
-            if is_given:
-                pieces.append(next(prompt))
-            elif token == vocabulary.mask:
-                pieces.append(None)
-            else:
-                pieces.append(self.filler.alphabet.pieces[token] if token < vocabulary.base else "")
-        return Frame(float(state.t[0]), pieces, state.z[0].tolist(), given)
+            yield frame_of(state, seen, self.filler.alphabet, self.tokenizer.vocabulary)
 
 
 def load(

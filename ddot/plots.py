@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from ddot.coupling import Coupling, couple, couple_independently
 from ddot.drawing import PALETTE, canvas, form_of, image
 from ddot.files import write_whole
-from ddot.infill import Frame
+from ddot.frames import Frame
 from ddot.labels import printable, spread
 from ddot.positions import Terminal, random_terminal
 from ddot.records import PAD, PROMPT, RESPONSE

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ddot.files import write_whole
-from ddot.infill import Frame
+from ddot.frames import Frame
 
 _PARTS = {"text": str, "settings": dict, "frames": list}
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ddot.chance import generator, row_keys
 from ddot.coupling import Coupling
-from ddot.infill import Frame
+from ddot.frames import Frame
 from ddot.labels import printable
 from ddot.masking import Blocks
 from ddot.positions import Terminal

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ddot.choice import STEPS
-from ddot.infill import Frame, Model
+from ddot.frames import frame_of
+from ddot.infill import Model
 from ddot.records import State
 from ddot.serve.attempts import Attempts
 from ddot.serve.replies import event
@@ -74,7 +75,7 @@ def _steps(
 
 
 def _frame(model: Model, task: Sample, state: State) -> dict[str, Any]:
-    frame: Frame = model.frame(state, task.view)
+    frame = frame_of(state, task.view, model.filler.alphabet, model.tokenizer.vocabulary)
     kinds = [
         "prompt" if given else "pad" if piece == "" else "response"
         for given, piece in zip(frame.given, frame.pieces, strict=True)

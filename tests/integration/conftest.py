@@ -8,7 +8,8 @@ from ddot.absorbing import CleanToken
 from ddot.backbones.llama import LlamaConfig
 from ddot.coupling import couple
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.infill import Frame, Model
+from ddot.frames import Frame
+from ddot.infill import Model
 from ddot.tokens import learn_bpe
 
 WORDS = [" Our", " gardener", " paid", " $", "5", " & <two>", " cents", " to", " Zoë", "."]

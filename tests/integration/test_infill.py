@@ -9,7 +9,8 @@ import torch
 import ddot
 from ddot.backbones.llama import LlamaConfig
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.infill import Frame, Model
+from ddot.frames import Frame
+from ddot.infill import Model
 from ddot.template import free, parse
 from ddot.tokens import learn_bpe
 

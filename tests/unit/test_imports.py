@@ -16,7 +16,8 @@ TIERS = [
     "methods",
     "quantise compiling prepare checkpoint"
     " distributed optimisers loader run samples progress start train convert package",
-    "filling typist rules windows likelihood tasks blanks together stepwise benchmarks metrics evaluate infill batch",
+    "filling typist rules windows likelihood tasks blanks together stepwise frames infill batch"
+    " benchmarks metrics evaluate",
     "recipes tables labels tracks trace watch plots rescore curves charts serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}
