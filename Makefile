@@ -23,7 +23,7 @@ lint: .venv/ready-for-tests
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) torch==2.13.0
-	$(PIP) -e .
+	$(PIP) -e '.[serve]'
 	touch $@
 
 .venv/ready-for-tests: .venv/ready
