@@ -7,6 +7,7 @@ import torch
 
 from ddot.backbones.llama import LlamaConfig
 from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.frames import frame_of
 from ddot.infill import Model
 from ddot.tasks import Looks, Sample, Shape
 from ddot.template import between
@@ -48,7 +49,11 @@ def test_the_answer_is_that_of_infill(toy, settings):
     assert found == toy.infill(text, steps=3, **settings)
     samples = {id(step.task): step.task for step in steps if isinstance(step.task, Sample)}
     assert sum(step.state is not None for step in steps) == sum(1 + sample.steps for sample in samples.values())
-    frames = [toy.frame(step.state, step.task.view) for step in steps if step.state is not None]
+    frames = [
+        frame_of(step.state, step.task.view, toy.filler.alphabet, toy.tokenizer.vocabulary)
+        for step in steps
+        if step.state is not None
+    ]
     assert {len(frame.pieces) for frame in frames if frame.t == 0}
     assert all(None not in frame.pieces for frame in frames if frame.t == 0)
 
