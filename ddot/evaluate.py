@@ -29,7 +29,7 @@ from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.metrics import score
 from ddot.positions import grid_terminal, random_terminal
-from ddot.sampling import Leap
+from ddot.sampling import Leap, MostCertainFirst
 from ddot.tokens import Tokenizer
 
 # What fixes a row: two rows that agree in these are the same measurement.
@@ -68,8 +68,9 @@ class Way:
 def ways() -> dict[str, Way]:
     """The ways there are, by name.
 
-    ddot-u, ddot-r     the paper's: grid or random start, τ-leaps, greedy annealing, pads decide the length; nothing
-                       but the network keeps the prompt in order
+    ddot-u, ddot-r     grid or random start, the likeliest tokens, surest first; pads decide the length, and nothing but
+                       the network keeps the prompt in order
+    ddot-u-leap, ddot-r-leap   the same with the paper's τ-leaps, which end in too many pads (docs/log.md)
     no-ot              as ddot-r, for a model trained without optimal transport
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
@@ -79,18 +80,20 @@ def ways() -> dict[str, Way]:
     autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
     insertion          a token into every gap that wants one, again and again, for a model trained so
     """
-    still = Settings(still=True)
+    still, sure, leap = Settings(still=True), MostCertainFirst(greedy), Leap(greedy)
     made = [
-        Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=Leap(greedy), projections=())),
-        Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
-        Way("no-ot", method=DDOT(terminal=random_terminal, reveal=Leap(greedy), projections=())),
+        Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=sure, projections=())),
+        Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=sure, projections=())),
+        Way("ddot-u-leap", method=DDOT(terminal=grid_terminal, reveal=leap, projections=())),
+        Way("ddot-r-leap", method=DDOT(terminal=random_terminal, reveal=leap, projections=())),
+        Way("no-ot", method=DDOT(terminal=random_terminal, reveal=sure, projections=())),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),
         Way("fixed-guessed", still, _told_a_guess),
         Way("fixed-oracle", still, _told_true_lengths),
-        Way("lc", method=LeftContext()),
-        Way("pop", method=PositionPrediction()),
+        Way("lc", method=LeftContext(reveal=sure)),
+        Way("pop", method=PositionPrediction(reveal=sure)),
         Way("autoregressive", method=Autoregressive()),
         Way("insertion", method=Insertion()),
     ]

@@ -24,6 +24,8 @@ LABELS = {
     "no-ot": "without OT",
     "ddot-r": "DDOT-R",
     "ddot-u": "DDOT-U",
+    "ddot-r-leap": "DDOT-R, τ-leaps",
+    "ddot-u-leap": "DDOT-U, τ-leaps",
     "ddot-r-planned": "DDOT-R, planned lengths",
     "ddot-u-planned": "DDOT-U, planned lengths",
     "planned": "planned lengths, as shipped",
