@@ -12,6 +12,10 @@ __version__ = "0.1.0"
 __all__ = ["Frame", "Infill", "Model", "load"]
 
 
+def __dir__() -> list[str]:
+    return ["__version__", *__all__]
+
+
 def __getattr__(name: str) -> Any:
     """The public names, imported when they are first asked for: `import ddot` alone stays quick."""
     if name not in __all__:

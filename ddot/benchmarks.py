@@ -245,18 +245,27 @@ def read_items(file: Path) -> list[BenchmarkItem]:
             continue
         try:
             row = json.loads(line)
+            name = row.get("id", str(number))
             if "prefix" in row:
-                items.append(CodeItem(row["id"], *(_text(row[name]) for name in ("prefix", "middle", "suffix"))))
+                items.append(CodeItem(name, *(_text(row[part]) for part in ("prefix", "middle", "suffix"))))
             else:
-                items.append(Item(row["id"], tuple(row["words"]), tuple(row["keep"])))
-        except (json.JSONDecodeError, KeyError, TypeError):
+                items.append(_sentence(name, [_text(word) for word in row["words"]], row["keep"]))
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
-                f'{file}, line {number}: wanted {{"id", "words", "keep"}} or {{"id", "prefix", "middle", "suffix"}}'
+                f'{file}, line {number}: wanted {{"words", "keep"}} or {{"prefix", "middle", "suffix"}} '
+                f'with an "id" if there is one ({said})'
             ) from None
     return items
 
 
+def _sentence(name: str, words: list[str], keep: list[int]) -> Item:
+    if any(not isinstance(i, int) or not 0 <= i < len(words) for i in keep) or sorted(set(keep)) != list(keep):
+        raise TypeError(f'"keep" is {keep}; wanted ascending whole numbers below {len(words)}, the number of words')
+    return Item(name, tuple(words), tuple(keep))
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(value)
+        raise TypeError(f"{value!r} is no text")
     return value

@@ -88,7 +88,7 @@ def _open_parquet(path: Path, field: str) -> Iterator[str | None]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise ValueError("reading .parquet needs the extra `data`: pip install 'ddot[data]'") from None
+        raise ValueError("reading .parquet needs the extra `data`: pip install -e '.[data]'") from None
     try:
         file = parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
@@ -115,7 +115,7 @@ def _open_hub(source: str, field: str | None) -> Iterator[str | None]:
         import datasets
         import huggingface_hub
     except ImportError:
-        raise ValueError(f"{source} needs the extra `data`: pip install 'ddot[data]'") from None
+        raise ValueError(f"{source} needs the extra `data`: pip install -e '.[data]'") from None
     endpoint = huggingface_hub.constants.ENDPOINT
     try:
         # Asked first, because `datasets` itself tries for half a minute before it gives up.

@@ -19,6 +19,10 @@ def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[
 
     Both arrays ascending, n ≤ m. Exact, O(n + m).
     """
+    targets, pool = np.asarray(targets, np.float64), np.asarray(pool, np.float64)
+    for name, values in (("targets", targets), ("pool", pool)):
+        if values.ndim != 1:
+            raise ValueError(f"match: {name} have {values.ndim} dimensions; wanted a list of positions")
     n, m = len(targets), len(pool)
     if n > m:
         raise ValueError(f"match: {n} targets do not fit into a pool of {m}; give at least {n} pool positions")
@@ -29,7 +33,7 @@ def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[
             raise ValueError(f"match: {name} are not ascending; pass np.sort({name})")
     from ddot.kernels import match_sorted
 
-    return match_sorted(np.append(targets, 1e30).astype(np.float64), n, pool.astype(np.float64), m)
+    return match_sorted(np.append(targets, 1e30), n, pool, m)
 
 
 @runtime_checkable

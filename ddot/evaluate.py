@@ -27,7 +27,7 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.metrics import score
+from ddot.metrics import METRICS, score
 from ddot.positions import grid_terminal, random_terminal
 from ddot.sampling import Leap, MostCertainFirst
 from ddot.tokens import Tokenizer
@@ -167,10 +167,16 @@ def evaluate(
     metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
 ) -> Iterator[dict[str, Any]]:
     """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl."""
-    for name, given, known in (("task", tasks, ("located", "free")), ("method", methods, ("unfilled", *ways()))):
+    for name, given, known in (
+        ("task", tasks, ("located", "free")),
+        ("method", methods, ("unfilled", *ways())),
+        ("metric", metrics, tuple(METRICS)),
+    ):
         unknown = sorted(set(given) - set(known))
         if unknown:
             raise ValueError(f"there is no {name} '{unknown[0]}'; there are {', '.join(known)}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is {limit}; at least 1 item is wanted")
     sets = {dataset: read_items(bench / f"{dataset}.{split}.jsonl")[:limit] for dataset in datasets}
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent}; make it first")

@@ -30,8 +30,10 @@ _LOOK_BACK = 2  # characters that tell an opening quote from a closing one
 # Parts of words that stand apart in tokenised text: "won 't", "Obama 's".
 _ENDINGS = {"'s", "'t", "n't", "'re", "'ve", "'ll", "'d", "'m", "’s", "’t", "’re", "’ve", "’ll", "’d", "’m"}
 
-# Words of four letters and more that any sentence may hold twice.
+# Words of three letters and more that any sentence may hold twice.
 _SMALL_WORDS = (
+    "all and any are but can did for get got had has her him his how its may nor not now off one our out own per put "
+    "say see she the too two use was way who why yet you "
     "about after also because been before being both could does done down each even from have having here into just "
     "like made make many might more most much must never only other ours over said same says shall should since some "
     "still such than that their them then there these they this those through under until upon very well were what "
@@ -88,7 +90,7 @@ class Alphabet:
         """Tokens that begin a word which tells something: a reader notices when it comes twice."""
         bare = [piece.removeprefix(" ") for piece in self.pieces]
         small = set(_SMALL_WORDS.split())
-        tells = [len(word) >= 4 and word.isalpha() and word.lower() not in small for word in bare]
+        tells = [len(word) >= 3 and word.isalpha() and word.lower() not in small for word in bare]
         return torch.from_numpy(self.begins & np.pad(tells, (0, len(self.begins) - len(tells))))
 
     @cached_property
@@ -100,8 +102,8 @@ class Alphabet:
 
 
 def _is_marker(piece: str) -> bool:
-    """Markers of a language model's training, such as <|im_start|>, are no text."""
-    return len(piece) > 2 and piece[0] == "<" and piece[-1] == ">"
+    """Markers of a language model's training, such as <|im_start|>, are no text; nor are blanks, or parts of one."""
+    return (len(piece) > 2 and piece[0] == "<" and piece[-1] == ">") or set(piece) == {"_"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,13 @@ def run() -> None:
     except (ValueError, OSError) as error:
         print(f"ddot: {error}", file=sys.stderr)
         sys.exit(2)
+    except SystemExit as end:
+        cause = end.__context__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is not None:
+            print("ddot: interrupted", file=sys.stderr)
+        raise
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's; its import takes a second
             raise

@@ -59,10 +59,11 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
         print("ddot: nothing new to show", file=sys.stderr)
         return
     for name in rows[0]:
-        table.add_column(name.replace("_", " "), justify="right" if name != next(iter(rows[0])) else "left")
+        first = name == next(iter(rows[0]))
+        table.add_column(name.replace("_", " "), justify="left" if first else "right", overflow="fold")
     for row in rows:
         table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def cuda() -> bool:

@@ -9,7 +9,10 @@ from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, show
 
 
 @bench.command("coupling")
-def bench_coupling(as_json: AsJson = False, seconds: float = 1.0) -> None:
+def bench_coupling(
+    as_json: AsJson = False,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Each contender is timed for so long.")] = 1.0,
+) -> None:
     """The linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
 
     Example: ddot bench coupling --json
@@ -25,7 +28,7 @@ def bench_coupling(as_json: AsJson = False, seconds: float = 1.0) -> None:
 def bench_infill(
     model: ModelName = None,
     steps: Steps = 16,
-    rounds: Annotated[int, typer.Option(help="Times each sentence is filled.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Times each sentence is filled.")] = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:

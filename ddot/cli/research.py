@@ -185,5 +185,9 @@ def tables(
     if not write.is_file():
         raise FileNotFoundError(f"no document at {write}; wanted a Markdown file with <!-- {NAMES[0]} --> markers")
     text = write.read_text()
-    for name in [table] if table else [name for name in NAMES if f"<!-- {name} -->" in text]:
+    marked = [table] if table else [name for name in NAMES if f"<!-- {name} -->" in text]
+    if not marked:
+        raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")
+    for name in marked:
         insert(write, name, render(found, name))
+    print(f"ddot: {', '.join(marked)} in {write}", file=sys.stderr)

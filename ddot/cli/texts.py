@@ -66,14 +66,16 @@ def infill(
     how = {name: value for name, value in settings.items() if name != "n"}
     frames = None if trace is None else filler.stream(given[0], free=free, **how)
     ways = [filler.way(text, free=free, **settings) for text in given]  # a mistake in the last is told before the first
-    for text, answers in zip(given, filler.answers(ways), strict=True):
+    # One text is filled in this thread: Ctrl-C stops it at once.
+    found = filler.answers(ways) if len(ways) > 1 else [filler.infill(given[0], free=free, **settings)]
+    for text, answers in zip(given, found, strict=True):
         if len(answers) < n:
             print(f"ddot: only {len(answers)} of {n} answers differ", file=sys.stderr)
-        for found in answers:
+        for each in answers:
             if as_json:
-                print(json.dumps({**asdict(found), "steps": steps, "seed": seed}, ensure_ascii=False))
+                print(json.dumps({**asdict(each), "steps": steps, "seed": seed}, ensure_ascii=False))
             else:
-                Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), found.fills))
+                Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), each.fills))
     if trace is not None and frames is not None:
         from ddot.trace import save_trace
 

@@ -22,5 +22,5 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("fastapi", "pydantic", "starlette", "uvicorn"):
             raise
-        raise ValueError("serving needs the extra `serve`: pip install 'ddot[serve]'") from None
+        raise ValueError("serving needs the extra `serve`: pip install -e '.[serve]'") from None
     run(load, host, port, api_key, tuple(allow_origins or ()), queue)

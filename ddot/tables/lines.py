@@ -28,7 +28,7 @@ LABELS = {
     "ddot-u-leap": "DDOT-U, τ-leaps",
     "ddot-r-planned": "DDOT-R, planned lengths",
     "ddot-u-planned": "DDOT-U, planned lengths",
-    "planned": "planned lengths, as shipped",
+    "planned": "planned lengths, still slots",
     "fixed-guessed": "fixed length, guessed",
     "fixed-oracle": "fixed length, oracle",
 }

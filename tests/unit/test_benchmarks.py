@@ -118,9 +118,15 @@ def test_files_hold_both_kinds(tmp_path):
     first, second = read_items(file)
     assert first.text == "def f():\n    x = '\u2028'\n    return x"
     assert second.unfilled == ["b"]
-    for wrong in ('{"id": "1", "prefix": 3, "middle": "", "suffix": ""}', '{"id": "1", "prefix": ""}', "[]", "no"):
+    for wrong in (
+        '{"words": ["a", "b"], "keep": [2]}',
+        '{"id": "1", "prefix": 3, "middle": "", "suffix": ""}',
+        '{"id": "1", "prefix": ""}',
+        "[]",
+        "no",
+    ):
         file.write_text(wrong + "\n")
-        with pytest.raises(ValueError, match=r'line 1: wanted \{"id", "words", "keep"\} or \{"id", "prefix"'):
+        with pytest.raises(ValueError, match=r'line 1: wanted \{"words", "keep"\} or \{"prefix"'):
             read_items(file)
 
 

@@ -432,7 +432,7 @@ def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
     monkeypatch.setenv("PATH", str(nltk_data))
     found = score(ITEMS, TEXTS, list(METRICS), samples=20)
     assert set(found["missing"]) == {"bleu2", "bleu4", "meteor", "meteor_nltk", "codebleu", "perplexity"}
-    assert found["missing"]["bleu2"] == "BLEU needs the package sacrebleu; pip install 'ddot[metrics]'"
+    assert found["missing"]["bleu2"] == "BLEU needs the package sacrebleu; pip install -e '.[metrics]'"
     assert found["nist4"] == nist(REFERENCES, TEXTS, 4).value
     assert found["success"] == 75  # all but "in the"
     assert set(found["intervals"]) == set(found) - {"missing", "intervals", "d2", "d4"}
