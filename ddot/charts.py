@@ -24,8 +24,8 @@ def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
     with canvas(width, height) as figure:
         for number, chart in enumerate(charts):
             row, column = divmod(number, columns)
-            left, bottom = column * _WIDE + 0.65, foot + (rows - 1 - row) * _HIGH + 0.6
-            box = (left / width, bottom / height, (_WIDE - 0.85) / width, (_HIGH - 1.0) / height)
+            left, bottom = column * _WIDE + 0.8, foot + (rows - 1 - row) * _HIGH + 0.6
+            box = (left / width, bottom / height, (_WIDE - 1.0) / width, (_HIGH - 1.0) / height)
             draw(figure.add_axes(box), chart, number)
         found: dict[str, Any] = {}
         for axes in figure.axes:
@@ -39,6 +39,7 @@ def draw(axes: Any, chart: Chart, number: int) -> None:
     """One panel. A line of it is named panel-N-curve-M in an SVG."""
     if chart.logarithmic:
         axes.set_xscale("log")
+        axes.xaxis.get_major_locator().set_params(subs=(1, 2, 5))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
     for place, curve in enumerate(chart.curves):

@@ -61,6 +61,7 @@ def couple(
     (row b draws from (seed, b)) or a key for each row. A given `z_T` is used as it is: its entries at prompt slots
     are the prompt's set, the others the pool. Without one, z_T ~ U(-1, 1)^L.
     """
+    is_prompt, n_real = np.asarray(is_prompt, bool), np.asarray(n_real)
     keys = _checked(is_prompt, n_real, seed, z_T)
     given = np.empty((0, 0), np.float32) if z_T is None else z_T
     from ddot.kernels import couple_rows
@@ -91,6 +92,8 @@ def couple_independently(
 def _checked(
     is_prompt: np.ndarray, n_real: np.ndarray, seed: int | np.ndarray, z_T: np.ndarray | None
 ) -> UInt64[np.ndarray, "B"]:
+    if is_prompt.ndim != 2:
+        raise ValueError(f"couple: is_prompt has {is_prompt.ndim} dimensions; wanted a row of slots for each sequence")
     B, L = is_prompt.shape
     if n_real.shape != (B,):
         raise ValueError(f"couple: n_real has shape {n_real.shape}; is_prompt has {B} rows, so it wants ({B},)")

@@ -109,6 +109,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
     meter = Meter(run, output, step, before, rank, world, objective.model.config, device)
     stream = batches.stream(step, hold.steps or 1 << 40, run.data.workers)
     saved = step if done else -1
+    before_step = step
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
         while True:
             share_done, stop = largest(progress(step, meter.elapsed(), hold.steps, hold.seconds), float(interrupted()))
@@ -149,6 +150,8 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
         meter.line(step)
         if hold.save_every and saved != step:
             save()
+        if done and before_step == step and not stop and rank == 0:
+            print(f"ddot: {output} is complete at step {step}; nothing was left to do", file=sys.stderr)
         if stop and rank == 0:
             kept = "the run is saved and goes on with --resume" if hold.save_every else "nothing is saved"
             print(f"ddot: interrupted at step {step}; {kept}", file=sys.stderr)

@@ -5,7 +5,10 @@ Results go to stdout, everything else to stderr. A user's mistake is one sentenc
 
 import sys
 
-from ddot.cli import figures, measure, research, serving, texts  # noqa: F401 (each adds its commands)
+from ddot.cli import texts  # noqa: F401 (each adds its commands; these are what most people come for)
+
+# isort: split
+from ddot.cli import figures, measure, research, serving  # noqa: F401
 from ddot.cli.app import app
 
 
