@@ -113,7 +113,10 @@ def evaluate(
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, batch, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
-    rows = list(rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures))
+    rows = []
+    for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures):
+        print(f"ddot: {row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps: done", file=sys.stderr)
+        rows.append(row)
     for sentence in {said for row in rows for said in row.pop("missing", {}).values()}:
         print(f"ddot: {sentence}", file=sys.stderr)
     aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
