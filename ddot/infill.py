@@ -105,6 +105,8 @@ class Model:
         _check_kinds(n=(n, int), seed=(seed, int))
         if not 1 <= n <= 100:
             raise ValueError(f"n is {n}; it must lie between 1 and 100")
+        if isinstance(fills, str):
+            raise ValueError(f"fills is the string {_short(fills)}; wanted a list with a string or None for each blank")
         template = self.template(text, free)
         locked = [None] * len(template.blanks) if fills is None else list(fills)
         return self._alternatives(lock(template, locked), locked, n, seed, choice, located=not free)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -142,10 +142,18 @@ def numbered(number: int, way: Way[R]) -> Way[tuple[int, R]]:
 
 
 def on_threads(ways: Iterable[Way[R]], drive: Callable[[Way[R]], R], threads: int) -> Iterator[R]:
-    """The results of ways, in order, each driven on one of several threads, with a few at work at any time."""
+    """The results of ways, in order, each driven on one of several threads, with a few at work at any time.
+
+    A single one is driven in this thread, where Ctrl-C stops it at once.
+    """
+    ways = iter(ways)
+    first = list(islice(ways, 2))
+    if len(first) < 2:
+        yield from map(drive, first)
+        return
     waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        for way in ways:
+        for way in chain(first, ways):
             waiting.append(pool.submit(drive, way))
             if len(waiting) > threads:
                 yield waiting.popleft().result()

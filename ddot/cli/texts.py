@@ -66,9 +66,7 @@ def infill(
     how = {name: value for name, value in settings.items() if name != "n"}
     frames = None if trace is None else filler.stream(given[0], free=free, **how)
     ways = [filler.way(text, free=free, **settings) for text in given]  # a mistake in the last is told before the first
-    # One text is filled in this thread: Ctrl-C stops it at once.
-    found = filler.answers(ways) if len(ways) > 1 else [filler.infill(given[0], free=free, **settings)]
-    for text, answers in zip(given, found, strict=True):
+    for text, answers in zip(given, filler.answers(ways), strict=True):
         if len(answers) < n:
             print(f"ddot: only {len(answers)} of {n} answers differ", file=sys.stderr)
         for each in answers:

@@ -245,3 +245,12 @@ def test_given_words_stay_words(toy):
         for word in words.split():
             # Only a mark may touch a given word.
             assert any(found == word or (found.startswith(word) and not found[len(word)].isalnum()) for found in rest)
+
+
+def test_locks_are_a_list_for_one_text(toy):
+    with pytest.raises(ValueError, match="fills is the string 'ab'; wanted a list"):
+        toy.infill("a ___ ___", fills="ab")
+    with pytest.raises(ValueError, match="give one text, not a list"):
+        toy.infill(["a ___"], fills=["x"])
+    with pytest.raises(ValueError):  # told before anything is driven
+        toy.way("a ___", fills=["x", "y"])
