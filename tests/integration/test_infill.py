@@ -211,6 +211,8 @@ def test_shares_of_lengths_of_the_embedded_model(embedded):
         (lambda model: model.infill("a ___", terminal="left"), "terminal is 'left'; there are grid, random"),
         (lambda model: model.infill(["a ___"], fills=["b"]), "give one text"),
         (lambda model: model.infill("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),
+        (lambda model: model.way("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),  # before it is driven
+        (lambda model: model.infill("a ___ b ___", fills="bc"), "fills is the string 'bc'; wanted a list"),
         (lambda model: model.infill(" ", free=True), "give the words"),
         (lambda model: model.stream("no gap"), "there is no blank"),  # at once, not when the first frame is asked for
         (lambda model: model.stream("long " * 400 + "___"), "can be watched: shorten it"),
@@ -245,12 +247,3 @@ def test_given_words_stay_words(toy):
         for word in words.split():
             # Only a mark may touch a given word.
             assert any(found == word or (found.startswith(word) and not found[len(word)].isalnum()) for found in rest)
-
-
-def test_locks_are_a_list_for_one_text(toy):
-    with pytest.raises(ValueError, match="fills is the string 'ab'; wanted a list"):
-        toy.infill("a ___ ___", fills="ab")
-    with pytest.raises(ValueError, match="give one text, not a list"):
-        toy.infill(["a ___"], fills=["x"])
-    with pytest.raises(ValueError):  # told before anything is driven
-        toy.way("a ___", fills=["x", "y"])
