@@ -69,14 +69,22 @@ def save_tensors(tensors: Mapping[str, Tensor], folder: Path, name: str, shard_b
         groups[-1][key] = tensor.detach().cpu().contiguous()
         room -= size
     if len(groups) == 1:
-        save_file(groups[0], folder / f"{name}.safetensors")
+        _save_file(groups[0], folder / f"{name}.safetensors")
         return
     index: dict[str, str] = {}
     for number, group in enumerate(groups, 1):
         file = f"{name}-{number:04d}-of-{len(groups):04d}.safetensors"
-        save_file(group, folder / file)
+        _save_file(group, folder / file)
         index |= dict.fromkeys(group, file)
     (folder / f"{name}.safetensors.index.json").write_text(json.dumps({"weight_map": index}, indent=1))
+
+
+def _save_file(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write one file, readable by whom other new files are: the library's own may be read by nobody else."""
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(tensors, path)
+    path.chmod(mode)
 
 
 def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tensor]:

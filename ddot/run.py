@@ -63,6 +63,7 @@ class Training:
     bf16: bool = False
     compile: bool = False
     sharded: bool = False  # FSDP2 instead of DDP, when there are several processes
+    only: tuple[str, ...] = ()  # what learns, by the beginnings of its names; none: everything
     device: str = "cpu"
     seed: int = 0
     save_every: int = 1_000  # steps; 0: never, not even at the end

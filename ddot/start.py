@@ -1,6 +1,7 @@
 """What a run starts with: its corpora and tokenizer, its network, its optimizers."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,26 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     return model, tokenizer
 
 
+def hold_still(model: Denoiser, only: Sequence[str]) -> None:
+    """Let only the weights learn whose names begin with one of these; with none, all do."""
+    if only:
+        names = [name for name, _ in model.named_parameters()]
+        for start in only:
+            if not any(name.startswith(start) for name in names):
+                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
+                raise ValueError(f"training.only: the network has no weights '{start}…'; its parts are {parts}")
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name.startswith(tuple(only)))
+
+
 def make_optimisers(model: Denoiser, hold: Training) -> list[torch.optim.Optimizer]:
     """AdamW, and Muon for the matrices inside blocks if the run asks for it."""
     matrices: list[nn.Parameter] = []
     trunk: list[nn.Parameter] = []
     added: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         in_block = name.startswith("trunk.blocks.") and parameter.dim() == 2 and "adaLN" not in name
         (matrices if in_block and hold.matrix_rate else trunk if name.startswith("trunk.") else added).append(parameter)
     groups = [

@@ -40,7 +40,7 @@ from ddot.records import Slots, to_device
 from ddot.run import Run
 from ddot.samples import look
 from ddot.signals import interruptions
-from ddot.start import build, make_optimisers, open_data
+from ddot.start import build, hold_still, make_optimisers, open_data
 from ddot.tokens import Tokenizer
 
 
@@ -73,6 +73,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
     dev_corpora = [(1.0, dev)] if dev else corpora
     dev_batches = Batches(dev_corpora, run.plans, tokenizer, hold.slots, -1, run.data.edges, rank, world)
 
+    hold_still(model, hold.only)
     objective = Objective(model.to(device))
     parallel = spread(objective, model.trunk.blocks, world, hold.sharded)  # type: ignore[attr-defined]
     optimisers = make_optimisers(objective.model, hold)

@@ -36,7 +36,7 @@ def convert(
     source: Annotated[Path, typer.Argument(help="A GGUF file, or a folder with a SEDD, MDLM or Llama checkpoint.")],
     dest: Annotated[Path, typer.Argument(help="The model folder to make.")],
     tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints that bring none.")] = None,
-    keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to what this packed corpus uses.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to this packed corpus's or model's.")] = None,
     least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least so often.")] = 1,
     int8: Annotated[bool, typer.Option("--int8", help="Store a model folder of ours in 8 bits.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -35,7 +36,7 @@ def convert(
     keep: Path | None = None,
     least: int = 1,
 ) -> DenoiserConfig:
-    """Write `dest`. `tokenizer` for checkpoints that bring none; `keep`: prune the vocabulary to a packed corpus's."""
+    """Write `dest`. `tokenizer` for checkpoints that bring none; `keep`: a packed corpus or a model to prune it to."""
     if dest.exists():
         raise ValueError(f"{dest} exists already; remove it or choose another name")
     if not source.exists():
@@ -135,14 +136,30 @@ def _bare(name: str) -> str:
     return name
 
 
-def pruned(
-    config: DenoiserConfig, trunk: dict[str, Tensor], tokenizer: Tokenizer, keep: Path, least: int
-) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]:
-    """The same model with the vocabulary cut down to what a packed corpus uses; embedding rows follow."""
+def _uses(keep: Path, tokenizer: Tokenizer) -> Int[np.ndarray, "base"]:
+    """How often a packed corpus uses each token; for a model folder, whether its vocabulary has the token."""
+    if (keep / "config.json").is_file():
+        theirs = Tokenizer.load(keep).encoder.get_vocab()
+        uses = np.zeros(tokenizer.vocabulary.base, np.int64)
+        ours = tokenizer.encoder.get_vocab()
+        if strange := [token for token in theirs if token not in ours]:
+            raise ValueError(
+                f"{keep} has {len(strange)} tokens that the checkpoint has not ({strange[0]!r} for one); "
+                "prune to a model with the same tokenizer"
+            )
+        uses[[ours[token] for token in theirs]] = np.iinfo(np.int64).max
+        return uses
     corpus = Corpus(keep)
     if corpus.tokenizer != fingerprint(tokenizer):
         raise ValueError(f"{keep} was packed with another tokenizer; pack it with the checkpoint's own")
-    smaller, old = prune(tokenizer, corpus.counts(), least)
+    return corpus.counts()
+
+
+def pruned(
+    config: DenoiserConfig, trunk: dict[str, Tensor], tokenizer: Tokenizer, keep: Path, least: int
+) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]:
+    """The same model with the vocabulary cut down to what `keep` uses; embedding rows follow."""
+    smaller, old = prune(tokenizer, _uses(keep, tokenizer), least)
     new = smaller.vocabulary
     # All rows after the ordinary tokens are alike but for [mask], the first of them.
     special = tokenizer.vocabulary.base + np.minimum(np.arange(new.rows - new.base), 1)

@@ -172,6 +172,12 @@ def test_checkpoint_to_model_folder(tmp_path, tokenizer_file):
     kept = torch.tensor([encoder.encoder.token_to_id(tokenizer.encoder.id_to_token(token)) for token in goats])
     torch.testing.assert_close(model.trunk.embed(kept[None])[0], weights["model.embed_tokens.weight"][goats])
 
+    done = ddot("convert", source, tmp_path / "alike", "--keep", tmp_path / "ours")  # to the vocabulary of a model
+    assert done.returncode == 0, done.stderr
+    alike, words = load_model(tmp_path / "alike")
+    assert words.encoder.to_str() == encoder.encoder.to_str()
+    torch.testing.assert_close(alike.trunk.embed(kept[None]), model.trunk.embed(kept[None]), rtol=0, atol=0)
+
     del weights["model.layers.0.mlp.up_proj.weight"]
     save_file(weights, source / "model.safetensors")
     done = ddot("convert", source, tmp_path / "broken")

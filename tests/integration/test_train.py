@@ -76,6 +76,22 @@ def test_the_saved_model_is_the_moving_average(straight):
     assert difference(new, raw) > 1e-4
 
 
+def test_only_what_is_named_learns_and_goes_on_after_a_stop(straight):
+    """The rest keeps every bit; stopped halfway and resumed, the same weights come out as in one go."""
+    settings = ("training.only=room_head,velocity", f"start={straight}", "training.matrix_rate=none")
+    whole, halves = straight.with_name("whole"), straight.with_name("halves")
+    train(tiny(*settings), whole)
+    train(tiny(*settings, "training.save_every=5"), halves)
+    shutil.rmtree(complete_steps(halves)[-1])
+    train(tiny(*settings), halves, resume=True)
+    start, end = load_tensors(complete_steps(straight)[-1], "model"), load_tensors(complete_steps(whole)[-1], "model")
+    learnt = {name for name in end if not torch.equal(start[name], end[name])}
+    assert learnt == {"room_head.weight", "room_head.bias", "velocity.weight", "velocity.bias"}
+    assert difference(load_tensors(complete_steps(halves)[-1], "model"), end) == 0
+    with pytest.raises(ValueError, match=r"no weights 'head…'; its parts are trunk, "):
+        train(tiny("training.only=head"), straight.with_name("none"))
+
+
 def test_a_checkpoint_is_a_model_folder(straight):
     model, tokenizer = load_model(straight)
     assert difference(dict(model.named_parameters()), load_tensors(straight / "latest", "model")) == 0

@@ -69,6 +69,7 @@ def test_a_model_comes_back(model, tokenizer, tmp_path, shard_bytes):
     assert again.config == model.config
     assert words.encode(TEXTS[0]).tolist() == tokenizer.encode(TEXTS[0]).tolist()
     parts = sorted(tmp_path.glob("model*.safetensors"))
+    assert {part.stat().st_mode for part in parts} == {(tmp_path / "config.json").stat().st_mode}
     assert (len(parts) > 1) == (shard_bytes is not None and shard_bytes < 1 << 30)
     if shard_bytes == 4_000:
         # No part is larger than was asked for, but for single tensors that are.
