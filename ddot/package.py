@@ -53,15 +53,21 @@ def about(name: str | Path | None) -> dict[str, Any]:
 
 
 def training_of(name: str | Path | None) -> dict[str, Any]:
-    """What a row of an evaluation says of a model's training: recipe, λ, steps, seconds. Nothing if it had none."""
+    """What a row of an evaluation says of a model's training: recipe, λ, steps, seconds. Nothing if it had none.
+
+    Where a run went on from another, both count; where only a head learnt, not.
+    """
     meta = read_json(find(name) / "meta.json")
     if not isinstance(meta.get("training"), dict):
         return {}
+    runs = [run for run in [*meta.get("before", []), meta["training"] | meta] if not run.get("only")]
+    if not runs:
+        return {}
     said = {
-        "recipe": meta.get("recipe"),
-        "position_factor": meta["training"].get("position_factor"),
-        "training_steps": meta.get("step"),
-        "training_seconds": meta.get("seconds"),
+        "recipe": runs[-1].get("recipe"),
+        "position_factor": runs[-1].get("position_factor"),
+        "training_steps": sum(run.get("step") or 0 for run in runs),
+        "training_seconds": sum(run.get("seconds") or 0 for run in runs),
     }
     return {key: value for key, value in said.items() if value is not None}
 

@@ -1,6 +1,7 @@
 """The training loop. Names no method: a run's plans bring theirs. Reads top to bottom in `train`."""
 
 import dataclasses
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from ddot.checkpoint import (
     damaged,
     load_config,
     load_tensors,
+    model_folder,
     open_run,
     read_json,
     save_model,
@@ -236,11 +238,22 @@ def describe(run: Run, step: int, seconds: float, figures: dict[str, Any]) -> di
         "training": dataclasses.asdict(run.training),
         "data": dataclasses.asdict(run.data),
         "start": run.start,
-        "plans": [repr(plan) for plan in run.plans],
+        "before": _before(run.start),
+        "plans": [re.sub(r" at 0x[0-9a-f]+", "", repr(plan)) for plan in run.plans],
         "figures": figures,
         "versions": {"ddot": __version__, "torch": torch.__version__, "commit": commit()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def _before(start: str | None) -> list[dict[str, Any]]:
+    """The trainings behind the model a run starts with, oldest first."""
+    meta = read_json(model_folder(start) / "meta.json") if start else {}
+    if "training" not in meta:
+        return []
+    last = {key: meta[key] for key in ("recipe", "step", "seconds")}
+    settings = {key: meta["training"].get(key) for key in ("position_factor", "device", "only")}
+    return [*meta.get("before", []), last | settings]
 
 
 def _writer(

@@ -16,6 +16,7 @@ from tiny import tiny
 from ddot.checkpoint import complete_steps, load_model, load_tensors
 from ddot.denoiser import Denoiser
 from ddot.loader import Batches
+from ddot.package import training_of
 from ddot.packing import Corpus, pack
 from ddot.recipes import toy
 from ddot.start import open_data
@@ -34,6 +35,10 @@ def raw_weights(folder):
     """The weights as they were trained, not averaged."""
     state = load_tensors(folder / "state", "state")
     return {name.removeprefix("weights/model."): value for name, value in state.items() if name.startswith("weights/")}
+
+
+def _meta(run):
+    return json.loads((complete_steps(run)[-1] / "meta.json").read_text())
 
 
 def difference(mine, theirs):
@@ -88,6 +93,13 @@ def test_only_what_is_named_learns_and_goes_on_after_a_stop(straight):
     learnt = {name for name in end if not torch.equal(start[name], end[name])}
     assert learnt == {"room_head.weight", "room_head.bias", "velocity.weight", "velocity.bias"}
     assert difference(load_tensors(complete_steps(halves)[-1], "model"), end) == 0
+    first, (before,) = _meta(straight), _meta(whole)["before"]
+    assert [before[key] for key in ("recipe", "step", "seconds", "only")] == ["toy", 12, first["seconds"], []]
+    said = training_of(whole)  # of the run in which all learnt
+    assert (said["training_steps"], said["training_seconds"]) == (12, first["seconds"])
+    train(tiny(f"start={whole}"), straight.with_name("on"))
+    assert training_of(straight.with_name("on"))["training_steps"] == 24
+    assert "0x" not in "".join(first["plans"])
     with pytest.raises(ValueError, match=r"no weights 'head…'; its parts are trunk, "):
         train(tiny("training.only=head"), straight.with_name("none"))
 
