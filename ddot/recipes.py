@@ -21,7 +21,7 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.positions import JitteredGrid, Mixture, grid_terminal, random_terminal
+from ddot.positions import JitteredGrid, Mixture, random_terminal
 from ddot.run import Data, Run, Training
 from ddot.tokens import Tokenizer, Vocabulary
 
@@ -119,42 +119,6 @@ def smollm2() -> Run:
             device="cuda",
             save_every=2_000,
             dev_every=1_000,
-        ),
-    )
-
-
-def smollm2_lengths() -> Run:
-    """Only the length head of the embedded model, asked the way filling asks it: a CPU is enough.
-
-    A few words from a review ask for one to three sentences, from anything else for one, as the benchmarks have it;
-    trained on single sentences everywhere, reviews came out four words too short.
-    """
-    base = smollm2()
-    every = tuple(name for name, _ in base.data.sources)
-    others = tuple(name for name in every if name not in ("yelp-form", "review-form", "review-short"))
-    asked = DDOT(terminal=grid_terminal, room_factor=1.0)
-    told = Telling(located=0.5)
-    passages = EitherCut(0.7, WholeSentences(3), Windows(0.5))
-    return replace(
-        base,
-        name="smollm2_lengths",
-        start="runs/smollm2",
-        plans=(
-            Plan(asked, Mix(*MOST_MASKS), passages, told, whole_words=0.9, full_noise=1.0, weight=0.5, sources=every),
-            Plan(asked, Keywords(1, 6), telling=told, full_noise=1.0, weight=0.3, sources=others),
-            Plan(asked, Keywords(1, 6), WholeSentences(3), told, full_noise=1.0, weight=0.2, sources=("yelp-form",)),
-        ),
-        data=replace(base.data, dev=None, workers=1),
-        training=Training(
-            steps=160,
-            slots=2048,
-            rate=5e-4,
-            warmup=10,
-            decay=0.9,
-            average=0.95,
-            position_factor=0.0,
-            only=("room_head",),
-            save_every=100,
         ),
     )
 
@@ -261,7 +225,6 @@ def _stage(name: str, config: Callable[[int], DiTConfig], source: str, start: st
 RECIPES: dict[str, Callable[[], Run]] = {
     "toy": toy,
     "smollm2": smollm2,
-    "smollm2_lengths": smollm2_lengths,
     **_comparison(),
     **_two_stages("small", DiTConfig.small),
     **_two_stages("medium", DiTConfig.medium),

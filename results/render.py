@@ -24,7 +24,7 @@ def forty() -> str:
 
 rows = read_rows(RESULTS / "rows.jsonl")
 speeds = read_rows(*(RESULTS / f"bench-{name}.jsonl" for name in ("coupling", "infill", "train")))
-for document in (ROOT / "README.md", ROOT / "docs" / "model.md"):
-    insert(document, "main", render(rows, "main"))
+insert(ROOT / "README.md", "overview", render(rows, "overview"))
+insert(ROOT / "docs" / "model.md", "main", render(rows, "main"))
 insert(ROOT / "README.md", "speed", render(speeds, "speed"))
 insert(ROOT / "docs" / "model.md", "forty", forty())

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ddot.tables import page
-from ddot.tables.comparisons import COMPARISONS, compare, short_table
+from ddot.tables.comparisons import COMPARISONS, compare, overview, short_table
 from ddot.tables.lines import Row, measured
 from ddot.tables.settings import settings_table
 from ddot.tables.speed import speed_tables
 from ddot.tables.sweeps import lambda_table, steps_table
 
-NAMES = ("main", *COMPARISONS, "lambda", "steps", "hyperparameters", "speed")
+NAMES = ("overview", "main", *COMPARISONS, "lambda", "steps", "hyperparameters", "speed")
 
 
 def render(rows: Sequence[Row], table: str | None = None, latex: bool = False) -> str:
@@ -29,6 +29,8 @@ def make(rows: Sequence[Row], names: Sequence[str] = NAMES) -> list[page.Table]:
     for name in names:
         if name in COMPARISONS:
             made.append(compare(name, ours))
+        elif name == "overview":
+            made.append(overview(ours))
         elif name == "main":
             made.append(short_table(ours))
         elif name == "lambda":

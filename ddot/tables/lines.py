@@ -5,6 +5,7 @@ A line is one way of filling with one model at one number of steps, over several
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -168,15 +169,22 @@ def gather(
 
 
 def widest(lines: Sequence[Line]) -> list[Line]:
-    """Without the lines of a sweep over steps: those on fewer sets than the same line at another number of steps."""
+    """Without the lines of a sweep over steps: of lines that differ in their steps alone, those on the most sets stay.
 
-    def about(line: Line) -> tuple[Any, ...]:
-        return line.method, line.model, line.task, line.split, line.limit
-
-    most: dict[tuple[Any, ...], int] = {}
+    Where that is a draw, those stay whose number of steps most ways of filling have.
+    """
+    alike: dict[tuple[Any, ...], list[Line]] = {}
     for line in lines:
-        most[about(line)] = max(most.get(about(line), 0), len(line.rows))
-    return [line for line in lines if len(line.rows) == most[about(line)]]
+        alike.setdefault((line.method, line.model, line.task, line.split, line.limit), []).append(line)
+    wide = [_most(some, lambda line: len(line.rows)) for some in alike.values()]
+    ways = Counter((line.task, line.steps) for some in wide for line in some)
+    kept = {id(line) for some in wide for line in _most(some, lambda line: ways[line.task, line.steps])}
+    return [line for line in lines if id(line) in kept]
+
+
+def _most(lines: Sequence[Line], count: Callable[[Line], int]) -> list[Line]:
+    most = max(count(line) for line in lines)
+    return [line for line in lines if count(line) == most]
 
 
 def model_name(model: str) -> str:

@@ -218,6 +218,27 @@ def test_fewer_items_are_said_and_not_compared():
     assert place + "PoP, dev split (n = 20)" in found
 
 
+def test_the_overview_has_one_line_a_way_at_the_steps_most_ways_have():
+    sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random")
+    rows = [row("planned", dataset=name, steps=steps) for name in sets for steps in (2, 16)]
+    rows += [row("ddot-u", dataset=name, steps=16, bleu2=60.0) for name in sets]
+    rows += [row("ddot-r", dataset="1bw-block", steps=steps) for steps in (4, 8)]  # a sweep alone: all of it
+    found = table(rows, "overview")
+    assert next(cells for key, cells in found.items() if "paper, DDOT-U" in key) == [
+        "63.7 / 58.4",
+        "64.9 / 59.5",
+        "16.3 / 5.2",
+        "21.2 / 7.9",
+    ]
+    place = "ours, free > "
+    assert found[place + "DDOT-U, 16 steps"] == ["⟨60.0⟩ / 40.0"] * 4
+    assert found[place + "planned lengths, still slots, 16 steps"] == ["50.0 / 40.0"] * 4
+    assert {f"{place}DDOT-R, {steps} steps" for steps in (4, 8)} < set(found)
+    assert [key for key in found if "planned" in key] == [place + "planned lengths, still slots, 16 steps"]
+    assert "Other numbers of steps are in the table of sampling steps." in render(rows, "overview")
+    assert "no rows" in render([], "overview")
+
+
 def test_only_like_is_compared_with_like():
     rows = [
         row("ddot-u", bleu2=30.0, steps=8), row("planned", bleu2=60.0, steps=16), row("ddot-u", bleu2=55.0, steps=16),
@@ -442,7 +463,7 @@ def test_names_come_through_latex_as_they_are(name):
 @pytest.mark.parametrize(
     ("rows", "name", "sentence"),
     [
-        ([], "tables", "no table 'tables'; there are main, random, block"),
+        ([], "tables", "no table 'tables'; there are overview, main, random"),
         ([row()], "speed", "no rows of `ddot bench` among 1"),
         ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has a method but no 'model'"),
         ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
