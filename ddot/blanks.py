@@ -31,6 +31,7 @@ __all__ = ["STEPS", "Choice", "Filled", "Filler"]
 
 # Tokens. In training every length up to 32 words was as common; the blanks people leave are mostly short.
 _BREVITY = 10.0
+_GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, are spread as evenly as any
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ class Filler:
         self.network = Network(model, self.alphabet, shape)
 
     def fill(
-        self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool = False
+        self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice, draw: int = 0
     ) -> Generator[Task, Any, Filled]:
-        """The blanks filled. `draw`: lengths are drawn as the model says; otherwise the expected ones are taken."""
+        """The blanks filled with the expected lengths, or, numbered from 1, with lengths drawn as the model says."""
         chances = (yield Lengths(view)) if self._tells_lengths else None
-        sample = Sample(view, blanks, self.lengths(view, blanks, chances, key, draw), key, choice)
+        lengths = self.lengths(view, blanks, chances, key, draw)
+        sample = Sample(view, blanks, lengths, fold(key, draw) if draw else key, choice)
         found = yield sample
         again = self._within_bounds(sample, found)
         if again is not None:
@@ -73,7 +75,7 @@ class Filler:
         self, view: View, blanks: Sequence[Blank], key: UInt64[np.ndarray, "1"], choice: Choice
     ) -> Iterator[State]:
         """The states that `fill` goes through; bounds hold in the last one."""
-        planned = self.lengths(view, blanks, self.length_chances(view), key, draw=False)
+        planned = self.lengths(view, blanks, self.length_chances(view), key)
         sample = Sample(view, blanks, planned, key, choice)
         states: Iterator[State] = map(first_row, self.network.states([sample]))
         if planned is None:
@@ -104,12 +106,15 @@ class Filler:
         blanks: Sequence[Blank],
         chances: Float[Tensor, "n classes"] | None,
         key: UInt64[np.ndarray, "1"],
-        draw: bool,
+        draw: int = 0,
     ) -> list[int] | None:
-        """How many tokens each blank gets, within its bounds; None if the network cannot tell."""
+        """How many tokens each blank gets, within its bounds; None if the network cannot tell.
+
+        The draws of one key are spread evenly over the chances, so that few of them agree.
+        """
         if chances is None:
             return None
-        u = torch.from_numpy(uniform(fold(key, 0x9A9), len(chances))[0])
+        u = torch.from_numpy((uniform(fold(key, 0x9A9), len(chances))[0] + draw * _GOLDEN) % 1)
         choose = drawn_length if draw else mean_length
         if not view.prompt.free:
             chances = _brief(chances)

@@ -171,8 +171,8 @@ class Model:
             raise ValueError(f"rollouts is {rollouts}; at least 1 is needed")
         template = parse(text)
         counts: list[dict[int, float]] = [{} for _ in template.blanks]
-        keys = [row_keys(seed, 1, first=rollout) for rollout in range(rollouts)]
-        for filled in self.answers(self._candidate(template, key, Choice(steps=steps), True, True) for key in keys):
+        key, draws = row_keys(seed, 1), range(1, rollouts + 1)
+        for filled in self.answers(self._candidate(template, key, Choice(steps=steps), draw, True) for draw in draws):
             for count, each in zip(counts, filled.fills, strict=True):
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
@@ -181,22 +181,22 @@ class Model:
     def _alternatives(
         self, left: Template, locked: Sequence[str | None], n: int, seed: int, choice: Choice, located: bool
     ) -> Generator[Task, Any, list[Infill]]:
-        """The answers for the blanks that are left of a template when some are locked."""
+        """The answers for the blanks that are left of a template when some are locked: the best of twice as many."""
         found: dict[str, Infill] = {}
         key = row_keys(seed, 1)
-        for attempt in range(len(_WARMER) * n if n > 1 and left.blanks else 1):
+        tries = 2 * n if n > 1 and left.blanks else 1
+        for attempt in range(len(_WARMER) * tries if tries > 1 else 1):
             # The first is the likeliest; the others draw their lengths, then warm up while too few differ.
-            warm = max(choice.temperature, _WARMER[attempt // n])
-            mine = key if attempt == 0 else fold(key, attempt)
-            candidate = yield from self._candidate(left, mine, replace(choice, temperature=warm), attempt > 0, located)
-            found.setdefault(candidate.text, candidate)
-            if len(found) == n:
+            if len(found) == tries or (attempt >= tries and len(found) >= n):
                 break
-        ranked = sorted(found.values(), key=lambda each: -each.score)
+            warm = max(choice.temperature, _WARMER[attempt // tries])
+            candidate = yield from self._candidate(left, key, replace(choice, temperature=warm), attempt, located)
+            found.setdefault(candidate.text, candidate)
+        ranked = sorted(found.values(), key=lambda each: -each.score)[:n]
         return [replace(each, fills=_put_back(locked, each.fills)) for each in ranked]
 
     def _candidate(
-        self, template: Template, key: UInt64[np.ndarray, "1"], choice: Choice, draw: bool, located: bool
+        self, template: Template, key: UInt64[np.ndarray, "1"], choice: Choice, draw: int, located: bool
     ) -> Generator[Task, Any, Infill]:
         """One filling of all blanks, window by window."""
         raw: list[str] = []

@@ -167,7 +167,7 @@ def _lengths(model: Model, text: str) -> tuple[Any, Any, list[int]]:
     template = parse(text)
     seen = view(template, model.tokenizer, located=True)
     chances = model.filler.length_chances(seen)
-    lengths = model.filler.lengths(seen, template.blanks, chances, row_keys(0, 1), draw=False)
+    lengths = model.filler.lengths(seen, template.blanks, chances, row_keys(0, 1))
     return template, seen, lengths or [12] * len(template.blanks)
 
 

@@ -8,11 +8,14 @@ import torch
 
 import ddot
 from ddot.backbones.llama import LlamaConfig
+from ddot.chance import row_keys
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import Frame
 from ddot.infill import Model
+from ddot.rooms import CLASSES
 from ddot.template import free, parse
 from ddot.tokens import learn_bpe
+from ddot.typist import view
 
 TEXTS = [
     "The baker opened ___{1,4} before sunrise.",
@@ -182,6 +185,20 @@ def test_shares_of_lengths_sum_to_one_within_bounds(toy):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 3])
+def test_drawn_lengths_are_spread_as_the_chances_say(toy, seed):
+    """Of a hundred draws each length has its share within three; independent ones would miss by five and more."""
+    template = parse("The ___ hall")
+    seen = view(template, toy.tokenizer, located=True)
+    chances = torch.zeros(len(seen.prompt), CLASSES)
+    chances[:, 1:5] = torch.tensor([0.1, 0.2, 0.3, 0.4]) * torch.exp(torch.arange(1, 5) / 10)  # a taste for short
+    chances /= chances.sum(-1, keepdim=True)
+    key = row_keys(seed, 1)
+    drawn = [toy.filler.lengths(seen, template.blanks, chances, key, draw)[0] for draw in range(1, 101)]
+    for length, share in zip(range(1, 5), (10, 20, 30, 40), strict=True):
+        assert abs(drawn.count(length) - share) <= 3
+
+
 def test_the_embedded_model_can_be_watched(embedded):
     *_, last = embedded.stream("The ferry ___{2,4} the island, my sister’s 🙂 ___.", steps=4)
     place = 0
