@@ -110,11 +110,13 @@ class Filler:
     ) -> list[int] | None:
         """How many tokens each blank gets, within its bounds; None if the network cannot tell.
 
-        The draws of one key are spread evenly over the chances, so that few of them agree.
+        The draws of one key are spread evenly over the chances of each blank, so that few of them agree; in which
+        order, every blank has for itself.
         """
         if chances is None:
             return None
-        u = torch.from_numpy((uniform(fold(key, 0x9A9), len(chances))[0] + draw * _GOLDEN) % 1)
+        begin, swap = uniform(fold(key, 0x9A9), 2 * len(chances)).reshape(2, -1)
+        u = torch.from_numpy((begin + (draw ^ (8 * swap).astype(np.int64)) * _GOLDEN) % 1)
         choose = drawn_length if draw else mean_length
         if not view.prompt.free:
             chances = _brief(chances)

@@ -61,6 +61,10 @@ class Weighted(Generic[T]):
             raise ValueError(f"a choice wants weights ≥ 0 with a positive sum, got {weights.tolist()}")
         self.bounds = np.cumsum(weights / weights.sum())[:-1]
         self.options = [option for _, option in weighted]
+        self.weighted = weighted
+
+    def __repr__(self) -> str:
+        return f"Weighted{self.weighted}"
 
     def index(self, u: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return np.searchsorted(self.bounds, u, side="right")

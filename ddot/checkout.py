@@ -6,9 +6,13 @@ from pathlib import Path
 
 
 def commit() -> str | None:
-    """The commit of this checkout, where it is one."""
+    """The commit of this checkout, where it is one, and a + where files were changed since."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
-    found = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, cwd=root)
-    return found.stdout.strip() or None
+    found = _git(root, "rev-parse", "--short=10", "HEAD").strip()
+    return found + "+" * bool(_git(root, "status", "--porcelain", "--untracked-files=no")) if found else None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=root).stdout

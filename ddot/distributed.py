@@ -115,7 +115,9 @@ def hand_out(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Ma
             if kind == "optimiser":
                 given.setdefault(rest[1], {})[rest[0]] = value
         if {name: set(entries) for name, entries in given.items()} != {n: set(e) for n, e in state["state"].items()}:
-            raise ValueError("its optimizer state is of other optimizers; keep training.matrix_rate as it was")
+            raise ValueError(
+                "its optimizer state is of other optimizers; keep training.matrix_rate and training.only as they were"
+            )
         state["state"] = given
     set_optimizer_state_dict(model, optimisers, state, options=options)
 

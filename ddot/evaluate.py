@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.annealing import greedy
+from ddot.annealing import greedy, greedy_in_turn
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Prompted, Text, read_items
 from ddot.chance import row_keys
 from ddot.checkout import commit
@@ -71,6 +71,7 @@ def ways() -> dict[str, Way]:
     ddot-u, ddot-r     grid or random start, the likeliest tokens, surest first; pads decide the length, and nothing but
                        the network keeps the prompt in order
     ddot-u-leap, ddot-r-leap   the same with the paper's τ-leaps, which end in too many pads (docs/log.md)
+    ddot-u-turn, ddot-r-turn   τ-leaps that ask first whether there is a word, then which
     no-ot              as ddot-r, for a model trained without optimal transport
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
@@ -80,12 +81,14 @@ def ways() -> dict[str, Way]:
     autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
     insertion          a token into every gap that wants one, again and again, for a model trained so
     """
-    still, sure, leap = Settings(still=True), MostCertainFirst(greedy), Leap(greedy)
+    still, sure, leap, turn = Settings(still=True), MostCertainFirst(greedy), Leap(greedy), Leap(greedy_in_turn)
     made = [
         Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=sure, projections=())),
         Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=sure, projections=())),
         Way("ddot-u-leap", method=DDOT(terminal=grid_terminal, reveal=leap, projections=())),
         Way("ddot-r-leap", method=DDOT(terminal=random_terminal, reveal=leap, projections=())),
+        Way("ddot-u-turn", method=DDOT(terminal=grid_terminal, reveal=turn, projections=())),
+        Way("ddot-r-turn", method=DDOT(terminal=random_terminal, reveal=turn, projections=())),
         Way("no-ot", method=DDOT(terminal=random_terminal, reveal=sure, projections=())),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),

@@ -181,18 +181,25 @@ class Model:
     def _alternatives(
         self, left: Template, locked: Sequence[str | None], n: int, seed: int, choice: Choice, located: bool
     ) -> Generator[Task, Any, list[Infill]]:
-        """The answers for the blanks that are left of a template when some are locked: the best of twice as many."""
+        """The answers for the blanks that are left of a template when some are locked, best first.
+
+        The answer that is given alone is always among them; the others are the best of twice as many, and leave no
+        blank empty where there are enough that do not.
+        """
         found: dict[str, Infill] = {}
         key = row_keys(seed, 1)
-        tries = 2 * n if n > 1 and left.blanks else 1
+        tries = 2 * n if n > 1 and any(blank.most != 0 for blank in left.blanks) else 1
         for attempt in range(len(_WARMER) * tries if tries > 1 else 1):
-            # The first is the likeliest; the others draw their lengths, then warm up while too few differ.
-            if len(found) == tries or (attempt >= tries and len(found) >= n):
+            # The first has the expected lengths; the others draw theirs, then warm up while too few differ.
+            full = sum("" not in each.fills for each in found.values())
+            if full == tries or (attempt >= tries and full >= n):
                 break
             warm = max(choice.temperature, _WARMER[attempt // tries])
             candidate = yield from self._candidate(left, key, replace(choice, temperature=warm), attempt, located)
             found.setdefault(candidate.text, candidate)
-        ranked = sorted(found.values(), key=lambda each: -each.score)[:n]
+        first, *others = found.values()
+        others.sort(key=lambda each: ("" in each.fills, -each.score))
+        ranked = sorted([first, *others[: n - 1]], key=lambda each: -each.score)
         return [replace(each, fills=_put_back(locked, each.fills)) for each in ranked]
 
     def _candidate(

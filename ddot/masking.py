@@ -97,6 +97,9 @@ class Mix:
     def __init__(self, *weighted: tuple[float, Mask]):
         self.masks = Weighted(*weighted)
 
+    def __repr__(self) -> str:
+        return f"Mix{self.masks.weighted}"
+
     def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
         return self.masks.pick(rng.random())(weight, rng)
 

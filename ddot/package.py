@@ -17,6 +17,7 @@ from ddot.quantise import compress, decompress
 from ddot.tokens import Tokenizer
 
 EMBEDDED = Path(__file__).parent / "model"
+_TOLD = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`
 
 
 def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[str, Any] | None = None) -> None:
@@ -45,9 +46,7 @@ def about(name: str | Path | None) -> dict[str, Any]:
         "megabytes": round(sum(file.stat().st_size for file in folder.glob("model*")) / 1e6, 1),
         "stored": meta.get("stored", "float"),
         "plans_lengths": config.rooms,
-        **{
-            key: meta[key] for key in ("recipe", "step", "seconds", "start", "converted_from", "figures") if key in meta
-        },
+        **{key: meta[key] for key in _TOLD if key in meta},
         "ddot": __version__,
     }
 
@@ -55,12 +54,13 @@ def about(name: str | Path | None) -> dict[str, Any]:
 def training_of(name: str | Path | None) -> dict[str, Any]:
     """What a row of an evaluation says of a model's training: recipe, λ, steps, seconds. Nothing if it had none.
 
-    Where a run went on from another, both count; where only a head learnt, not.
+    Where a run went on from another, both count; where only parts beside the trunk learnt, not.
     """
     meta = read_json(find(name) / "meta.json")
     if not isinstance(meta.get("training"), dict):
         return {}
-    runs = [run for run in [*meta.get("before", []), meta["training"] | meta] if not run.get("only")]
+    runs = [*(meta.get("before") or []), meta["training"] | meta]
+    runs = [run for run in runs if not run.get("only") or any(name.startswith("trunk") for name in run["only"])]
     if not runs:
         return {}
     said = {

@@ -73,6 +73,9 @@ class JitteredGrid:
             raise ValueError(f"JitteredGrid wants a spread between 0 and 0.5 spacings (order is kept), got {spread}")
         self.spread = spread
 
+    def __repr__(self) -> str:
+        return f"JitteredGrid({self.spread})"
+
     def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)
         moved = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
@@ -84,6 +87,9 @@ class Mixture:
 
     def __init__(self, *weighted: tuple[float, Terminal]):
         self.terminals = Weighted(*weighted)
+
+    def __repr__(self) -> str:
+        return f"Mixture{self.terminals.weighted}"
 
     def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
         z_T = np.empty(is_prompt.shape, np.float32)

@@ -44,7 +44,8 @@ class Meter:
         self.before = before
         self.last: dict[str, Any] = {}
         self.began = time.monotonic()
-        self.peak = matmul_peak(device) if self.speaks and device.type == "cuda" else None
+        whole = device.type == "cuda" and not self.hold.only  # the arithmetic of a part is not counted
+        self.peak = matmul_peak(device) if self.speaks and whole else None
         self._reset()
         if self.speaks:
             self.board = _board(output, step) if self.hold.tensorboard else None

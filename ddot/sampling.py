@@ -59,6 +59,9 @@ class Leap:
         self.exact = exact
         self.noise = noise or LogLinear()
 
+    def __repr__(self) -> str:
+        return f"Leap({self.anneal}, exact={self.exact})"
+
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
@@ -90,6 +93,9 @@ class MostCertainFirst:
     def __init__(self, anneal: Annealing = greedy, apart: bool = True):
         self.anneal = anneal
         self.apart = apart
+
+    def __repr__(self) -> str:
+        return f"MostCertainFirst({self.anneal}, apart={self.apart})"
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary

@@ -108,15 +108,13 @@ def make_optimisers(model: Denoiser, hold: Training) -> list[torch.optim.Optimiz
             continue
         in_block = name.startswith("trunk.blocks.") and parameter.dim() == 2 and "adaLN" not in name
         (matrices if in_block and hold.matrix_rate else trunk if name.startswith("trunk.") else added).append(parameter)
-    groups = [
-        {"params": trunk, "full_rate": hold.rate},
-        {"params": added, "full_rate": hold.rate if hold.added_rate is None else hold.added_rate},
-    ]
+    groups = [(trunk, hold.rate), (added, hold.rate if hold.added_rate is None else hold.added_rate)]
+    learning = [{"params": some, "full_rate": rate} for some, rate in groups if some]
     fused = model.device.type == "cuda"
-    optimisers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(groups, betas=hold.betas, weight_decay=hold.weight_decay, fused=fused)
-    ]
-    if hold.matrix_rate:
+    optimisers: list[torch.optim.Optimizer] = []
+    if learning:
+        optimisers.append(torch.optim.AdamW(learning, betas=hold.betas, weight_decay=hold.weight_decay, fused=fused))
+    if matrices:
         optimisers.append(Muon(matrices, lr=0.0, weight_decay=hold.weight_decay))
         optimisers[-1].param_groups[0]["full_rate"] = hold.matrix_rate
     return optimisers

@@ -80,7 +80,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
     parallel = spread(objective, model.trunk.blocks, world, hold.sharded)  # type: ignore[attr-defined]
     optimisers = make_optimisers(objective.model, hold)
     average = Average(dict(objective.model.named_parameters()), hold.average) if hold.average else None
-    step, before = restore(done, objective, optimisers, average, tokenizer, rank) if done else (0, 0.0)
+    step, elapsed = restore(done, objective, optimisers, average, tokenizer, rank) if done else (0, 0.0)
     if hold.save_every and rank == 0:  # weights, their average and two moments
         check_room(output, 16 * sum(parameter.numel() for parameter in model.parameters()))
     if hold.compile:
@@ -91,13 +91,15 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
         shared = average.weights if average else dict(objective.model.named_parameters())
         return {name: whole(weight) for name, weight in shared.items()}
 
+    before = _before(run.start, done)
+
     def save() -> None:
         """Everybody gathers, process 0 writes."""
         final, state = weights(), whole_state(objective, optimisers)
         if not all(bool(weight.isfinite().all()) for weight in final.values()):
             raise ValueError(f"the weights are no numbers at step {step}; lower the rates and go on with --resume")
         if rank == 0:
-            meta = describe(run, step, meter.elapsed(), meter.last)
+            meta = describe(run, before, step, meter.elapsed(), meter.last)
             write = _writer(final, state, objective.model.config, tokenizer, meta, hold.shard_bytes)
             size = sum(t.numel() * t.element_size() for t in (*final.values(), *state.values()))
             save_step(output, step, write, size)
@@ -109,7 +111,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
             copy = plain_copy(objective.model.config, final, device)
             meter.sample(step, look(copy, dev_corpora[0][1], run.plans[0], tokenizer, run.data.edges))
 
-    meter = Meter(run, output, step, before, rank, world, objective.model.config, device)
+    meter = Meter(run, output, step, elapsed, rank, world, objective.model.config, device)
     stream = batches.stream(step, hold.steps or 1 << 40, run.data.workers)
     saved = step if done else -1
     before_step = step
@@ -229,7 +231,9 @@ def mean_losses(run: Run, objective: Objective, batches: Batches, device: torch.
     return dict(zip(LOSSES, mean(total / run.training.dev_batches).tolist(), strict=True))
 
 
-def describe(run: Run, step: int, seconds: float, figures: dict[str, Any]) -> dict[str, Any]:
+def describe(
+    run: Run, before: list[dict[str, Any]], step: int, seconds: float, figures: dict[str, Any]
+) -> dict[str, Any]:
     """meta.json: what was trained, on what, by which code, how far, with which figures."""
     return {
         "recipe": run.name,
@@ -238,7 +242,7 @@ def describe(run: Run, step: int, seconds: float, figures: dict[str, Any]) -> di
         "training": dataclasses.asdict(run.training),
         "data": dataclasses.asdict(run.data),
         "start": run.start,
-        "before": _before(run.start),
+        "before": before,
         "plans": [re.sub(r" at 0x[0-9a-f]+", "", repr(plan)) for plan in run.plans],
         "figures": figures,
         "versions": {"ddot": __version__, "torch": torch.__version__, "commit": commit()},
@@ -246,14 +250,19 @@ def describe(run: Run, step: int, seconds: float, figures: dict[str, Any]) -> di
     }
 
 
-def _before(start: str | None) -> list[dict[str, Any]]:
-    """The trainings behind the model a run starts with, oldest first."""
-    meta = read_json(model_folder(start) / "meta.json") if start else {}
-    if "training" not in meta:
+def _before(start: str | None, done: Path | None) -> list[dict[str, Any]]:
+    """The trainings behind the model a run starts with, oldest first; a run that goes on knows them already."""
+    if start is None and done is None:
         return []
-    last = {key: meta[key] for key in ("recipe", "step", "seconds")}
+    try:
+        meta = read_json((done or model_folder(start or "")) / "meta.json")
+        earlier = meta.get("before") or []
+        if done or not isinstance(meta.get("training"), dict):
+            return earlier
+    except (OSError, ValueError, AttributeError):  # a folder from elsewhere may say nothing of itself
+        return []
     settings = {key: meta["training"].get(key) for key in ("position_factor", "device", "only")}
-    return [*meta.get("before", []), last | settings]
+    return [*earlier, {key: meta.get(key) for key in ("recipe", "step", "seconds")} | settings]
 
 
 def _writer(

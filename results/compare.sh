@@ -44,7 +44,7 @@ for factor; do
     train smollm2_ddot "runs/lambda-$factor" $((seconds / 3)) --set training.position_factor="$factor"
 done
 
-together everywhere runs/smollm2_ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap
+together everywhere runs/smollm2_ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap,ddot-u-turn,ddot-r-turn
 together everywhere runs/smollm2_no_ot no-ot
 together everywhere runs/smollm2_lc lc
 together everywhere runs/smollm2_pop pop
@@ -56,8 +56,10 @@ for factor; do
     together evaluate "runs/lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
 done
 finish
-# One after the other: these are timed.
-for steps in 4 8 16 32 64; do
-    evaluate runs/smollm2_ddot ddot-u --datasets 1bw-block --steps $steps --seed 1
-    evaluate runs/smollm2_lc lc --datasets 1bw-block --steps $steps --seed 1
-done
+# One after the other: these are timed. In a file that comes last they stand for those that were made beside others.
+timed() { # folder, ways
+    $python -m ddot evaluate "$1" --bench "$bench" --output "$rows/timed.jsonl" --methods "$2" --tasks free \
+        --datasets 1bw-block --steps 2,4,8,16,32,64 ${EVALUATE:-} >/dev/null
+}
+timed runs/smollm2_ddot ddot-u
+timed runs/smollm2_lc lc

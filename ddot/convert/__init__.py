@@ -16,7 +16,7 @@ from jaxtyping import Int
 from safetensors import SafetensorError
 from torch import Tensor
 
-from ddot.checkpoint import check_weights, load_tensors, save_model, without_values
+from ddot.checkpoint import check_weights, load_tensors, model_folder, save_model, without_values
 from ddot.convert.dit import from_dit
 from ddot.convert.gguf import from_gguf
 from ddot.convert.llama import from_llama
@@ -138,8 +138,8 @@ def _bare(name: str) -> str:
 
 def _uses(keep: Path, tokenizer: Tokenizer) -> Int[np.ndarray, "base"]:
     """How often a packed corpus uses each token; for a model folder, whether its vocabulary has the token."""
-    if (keep / "config.json").is_file():
-        theirs = Tokenizer.load(keep).encoder.get_vocab()
+    if not (keep / "counts.npy").is_file() and any((keep / name).exists() for name in ("config.json", "latest")):
+        theirs = Tokenizer.load(model_folder(keep)).encoder.get_vocab()
         uses = np.zeros(tokenizer.vocabulary.base, np.int64)
         ours = tokenizer.encoder.get_vocab()
         if strange := [token for token in theirs if token not in ours]:

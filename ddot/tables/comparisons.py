@@ -125,13 +125,13 @@ def _ours(
 
 
 def overview(rows: Sequence[Row]) -> Table:
-    """BLEU on every set of text in one short table, for the README: the paper's best, then ours for each task."""
+    """BLEU on every set of text in one short table, for the README: the paper's DDOT-U, then ours for each task."""
     sets = [name for name in SETS if not name.startswith("code")]
     column = ("bleu2", "bleu4")
     every = gather(rows, sets, metrics=column)
     lines = widest(every)
     naming = Naming.of(lines)
-    theirs = [papers(_papers_best(name), column) for name in sets]
+    theirs = [papers(_papers_ddot_u(name), column) for name in sets]
     sections = [Section("", ((cell("paper, DDOT-U (another test sample)"), *map(cell, theirs)),))]
     for title, some in task_lines(lines):
         sections.append(Section(title, _ours(some, naming, [(name, column) for name in sets])))
@@ -182,13 +182,13 @@ _KEY = (
 
 def _paper_row(dataset: str) -> tuple[Cell, ...] | None:
     """The paper's DDOT-U on a set, under the columns of `SHORT`."""
-    values = _papers_best(dataset)
+    values = _papers_ddot_u(dataset)
     if not values:
         return None
     return (cell("paper, DDOT-U (another test sample)"), *(cell(papers(values, column)) for column in SHORT))
 
 
-def _papers_best(dataset: str) -> dict[str, Any]:
+def _papers_ddot_u(dataset: str) -> dict[str, Any]:
     """What the paper has of DDOT-U on a set; nothing for sets that are not the paper's."""
     tables = [name for name in ("block", "random", "code") if dataset in paper_tables()[name]["sets"]]
     return paper_values(tables[0], "DDOT-U", dataset) if tables else {}

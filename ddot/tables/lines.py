@@ -27,6 +27,8 @@ LABELS = {
     "ddot-u": "DDOT-U",
     "ddot-r-leap": "DDOT-R, τ-leaps",
     "ddot-u-leap": "DDOT-U, τ-leaps",
+    "ddot-r-turn": "DDOT-R, τ-leaps, word or pad first",
+    "ddot-u-turn": "DDOT-U, τ-leaps, word or pad first",
     "ddot-r-planned": "DDOT-R, planned lengths",
     "ddot-u-planned": "DDOT-U, planned lengths",
     "planned": "planned lengths, still slots",

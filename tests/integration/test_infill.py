@@ -11,7 +11,7 @@ from ddot.backbones.llama import LlamaConfig
 from ddot.chance import row_keys
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import Frame
-from ddot.infill import Model
+from ddot.infill import Infill, Model
 from ddot.rooms import CLASSES
 from ddot.template import free, parse
 from ddot.tokens import learn_bpe
@@ -176,6 +176,44 @@ def test_frames_read_with_marks_for_what_is_masked():
     assert frame.text == "We the sea ░"
 
 
+class Scripted(Model):
+    """A model whose candidates are known: (fill, score) for each attempt, the last again and again."""
+
+    def __init__(self, toy, *script):
+        super().__init__(toy.denoiser, toy.tokenizer, "scripted")
+        self.script, self.asked = script, 0
+
+    def _candidate(self, template, key, choice, draw, located):
+        fill, score = self.script[min(draw, len(self.script) - 1)]
+        self.asked += 1
+        yield from ()
+        return Infill(template.text([fill]), [fill], score)
+
+
+@pytest.mark.parametrize(
+    ("script", "n", "fills", "asked"),
+    [
+        # The first is kept though it is the worst; of the others the best, none of them empty.
+        ([("a", -9.0), ("b", -3.0), ("", -0.1), ("c", -2.0), ("d", -5.0), ("e", -1.0)], 3, ["e", "c", "a"], 6),
+        ([("a", -1.0), ("b", -3.0), ("a", -1.0), ("a", -1.0)], 2, ["a", "b"], 4),  # enough: it does not warm up
+        ([("a", -1.0), ("", -3.0)], 2, ["a", ""], 16),  # nothing but an empty one, at four temperatures
+        ([("a", -1.0)], 3, ["a"], 24),
+        ([("a", -1.0)], 1, ["a"], 1),
+    ],
+)
+def test_alternatives_are_the_one_alone_and_the_best_of_twice_as_many(toy, script, n, fills, asked):
+    model = Scripted(toy, *script)
+    found = model.infill("The ___ hall", n=n)
+    assert [each.fills[0] for each in found] == fills
+    assert model.asked == asked
+
+
+def test_a_blank_that_must_stay_empty_is_filled_once(toy):
+    model = Scripted(toy, ("", 0.0))
+    assert [each.fills for each in model.infill("The ___{0} hall", n=3)] == [[""]]
+    assert model.asked == 1
+
+
 def test_shares_of_lengths_sum_to_one_within_bounds(toy):
     shares = toy.lengths("The ___{2,4} hall ___ open ___{1}", rollouts=6, steps=1)
     assert [sum(share.values()) for share in shares] == pytest.approx([1, 1, 1])
@@ -184,7 +222,6 @@ def test_shares_of_lengths_sum_to_one_within_bounds(toy):
     assert all(list(share) == sorted(share) for share in shares)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3])
 def test_drawn_lengths_are_spread_as_the_chances_say(toy, seed):
     """Of a hundred draws each length has its share within three; independent ones would miss by five and more."""
@@ -199,6 +236,7 @@ def test_drawn_lengths_are_spread_as_the_chances_say(toy, seed):
         assert abs(drawn.count(length) - share) <= 3
 
 
+@pytest.mark.slow
 def test_the_embedded_model_can_be_watched(embedded):
     *_, last = embedded.stream("The ferry ___{2,4} the island, my sister’s 🙂 ___.", steps=4)
     place = 0

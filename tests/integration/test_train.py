@@ -83,7 +83,7 @@ def test_the_saved_model_is_the_moving_average(straight):
 
 def test_only_what_is_named_learns_and_goes_on_after_a_stop(straight):
     """The rest keeps every bit; stopped halfway and resumed, the same weights come out as in one go."""
-    settings = ("training.only=room_head,velocity", f"start={straight}", "training.matrix_rate=none")
+    settings = ("training.only=room_head,velocity", f"start={straight}")
     whole, halves = straight.with_name("whole"), straight.with_name("halves")
     train(tiny(*settings), whole)
     train(tiny(*settings, "training.save_every=5"), halves)
@@ -100,8 +100,37 @@ def test_only_what_is_named_learns_and_goes_on_after_a_stop(straight):
     train(tiny(f"start={whole}"), straight.with_name("on"))
     assert training_of(straight.with_name("on"))["training_steps"] == 24
     assert "0x" not in "".join(first["plans"])
+    for only in ("trunk.blocks", "trunk"):  # Muon's part alone, and with AdamW
+        part = straight.with_name(only)
+        train(tiny(f"start={straight}", f"training.only={only}", "training.save_every=5"), part)
+        shutil.rmtree(complete_steps(part)[-1])
+        train(tiny(f"start={straight}", f"training.only={only}"), part, resume=True)
+        assert training_of(part)["training_steps"] == 24
     with pytest.raises(ValueError, match=r"no weights 'head…'; its parts are trunk, "):
         train(tiny("training.only=head"), straight.with_name("none"))
+
+
+@pytest.mark.parametrize("said", [None, "{", "[]", "{}", '{"training": "yes"}', '{"training": {}, "before": null}'])
+def test_a_model_that_says_nothing_of_itself_can_be_trained_on(straight, tmp_path, said):
+    start = tmp_path / "start"
+    shutil.copytree(complete_steps(straight)[-1], start)
+    (start / "meta.json").unlink()
+    if said is not None:
+        (start / "meta.json").write_text(said)
+    train(tiny("training.steps=1", f"start={start}"), tmp_path / "run")
+    unknown = dict.fromkeys(("recipe", "step", "seconds", "position_factor", "device", "only"))
+    assert _meta(tmp_path / "run")["before"] == ([unknown] if said and "null" in said else [])
+
+
+def test_what_was_before_is_settled_at_the_start(straight, tmp_path):
+    start, run = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(complete_steps(straight)[-1], start)
+    train(tiny("training.steps=2", f"start={start}"), run)
+    before = _meta(run)["before"]
+    (start / "meta.json").write_text("{}")  # the start went on, or away
+    train(tiny("training.steps=4", f"start={start}"), run, resume=True)
+    assert _meta(run)["before"] == before
+    assert before[0]["step"] == 12
 
 
 def test_a_checkpoint_is_a_model_folder(straight):
