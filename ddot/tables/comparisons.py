@@ -196,4 +196,12 @@ def _papers_ddot_u(dataset: str) -> dict[str, Any]:
 
 def _left_out(every: Sequence[Line], shown: Sequence[Line]) -> tuple[str, ...]:
     """Says so where lines of a sweep are not shown."""
-    return ("Other numbers of steps are in the table of sampling steps.",) if len(shown) < len(every) else ()
+    models = {line.model for line in shown}
+    left = [line for line in every if line not in shown]
+    steps = "Other numbers of steps are in the table of sampling steps."
+    trials = "Models of shorter trials are in the table over λ."
+    return tuple(
+        note
+        for note, known in ((steps, True), (trials, False))
+        if any((line.model in models) == known for line in left)
+    )

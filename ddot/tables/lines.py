@@ -173,15 +173,28 @@ def gather(
 def widest(lines: Sequence[Line]) -> list[Line]:
     """Without the lines of a sweep over steps: of lines that differ in their steps alone, those on the most sets stay.
 
-    Where that is a draw, those stay whose number of steps most ways of filling have.
+    Where that is a draw, those stay whose number of steps most ways of filling have. Nor are there lines of short
+    trials, of λ say: models trained less than half as long as another one by the same recipe.
     """
     alike: dict[tuple[Any, ...], list[Line]] = {}
-    for line in lines:
+    for line in _trained(lines):
         alike.setdefault((line.method, line.model, line.task, line.split, line.limit), []).append(line)
     wide = [_most(some, lambda line: len(line.rows)) for some in alike.values()]
     ways = Counter((line.task, line.steps) for some in wide for line in some)
     kept = {id(line) for some in wide for line in _most(some, lambda line: ways[line.task, line.steps])}
     return [line for line in lines if id(line) in kept]
+
+
+def _trained(lines: Sequence[Line]) -> list[Line]:
+    seconds = [max(line.every("training_seconds"), default=0.0) for line in lines]
+    longest: dict[Any, float] = {}
+    for line, time in zip(lines, seconds, strict=True):
+        for recipe in line.every("recipe"):
+            longest[recipe] = max(longest.get(recipe, 0.0), time)
+    return [
+        line for line, time in zip(lines, seconds, strict=True)
+        if all(2 * time >= longest[recipe] for recipe in line.every("recipe"))
+    ]  # fmt: skip
 
 
 def _most(lines: Sequence[Line], count: Callable[[Line], int]) -> list[Line]:

@@ -239,6 +239,21 @@ def test_the_overview_has_one_line_a_way_at_the_steps_most_ways_have():
     assert "no rows" in render([], "overview")
 
 
+def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
+    made = {"recipe": "r", "training_steps": 9}
+    rows = [row("ddot-u", model="long", position_factor=0.05, training_seconds=140.0, **made)]
+    rows += [
+        row("ddot-u", model=f"l{factor}", position_factor=factor, training_seconds=46.0, **made) for factor in (1, 5)
+    ]
+    rows += [row("ddot-r", model="other", recipe="s", position_factor=0.05, training_seconds=46.0)]
+    for name in ("overview", "main", "block"):
+        lines = [key for key in table(rows, name) if "DDOT" in key and "paper" not in key]
+        assert [key.rpartition(", ")[2] for key in lines] == ["other", "long"]
+        assert "Models of shorter trials are in the table over λ." in render(rows, name)
+        assert "Other numbers of steps" not in render(rows, name)
+    assert {key.partition(" > ")[2].partition(",")[0] for key in table(rows, "lambda")} >= {"0.05", "1", "5"}
+
+
 def test_only_like_is_compared_with_like():
     rows = [
         row("ddot-u", bleu2=30.0, steps=8), row("planned", bleu2=60.0, steps=16), row("ddot-u", bleu2=55.0, steps=16),
