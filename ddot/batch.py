@@ -1,7 +1,8 @@
 """Files of texts: JSON lines in, JSON lines out, in the same order. A run that was stopped goes on where it stopped.
 
 Input: {"id", "text"} or {"id", "free"}, with "seed", "steps", "n" and other settings of `Model.infill` if wanted.
-Output: {"id", "text", "fills", "score", "steps", "seed", "seconds"}, or {"id", "error"} for a bad line.
+Output: {"id", "text", "fills", "score", "steps", "seed", "seconds"}, with what is unusual about the settings and the
+model, or {"id", "error"} for a bad line.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ddot.ahead import Ahead, fingerprint
-from ddot.infill import Model
+from ddot.infill import EMBEDDED_NAME, Model
 from ddot.signals import interruptions
 from ddot.tasks import Task
 from ddot.together import in_order
@@ -74,7 +75,15 @@ def _filled(
     found = [asdict(each) for each in answers]
     more = {"alternatives": found[1:]} if settings["n"] > 1 else {}
     spent = round(time.perf_counter() - start, 3)
-    return {**found[0], **more, "steps": settings["steps"], "seed": settings["seed"], "seconds": spent}
+    about = {"steps": settings["steps"], "seed": settings["seed"], "seconds": spent}
+    return {**found[0], **more, **about, **_unusual(model, settings)}
+
+
+def _unusual(model: Model, settings: dict[str, Any]) -> dict[str, Any]:
+    """What an answer says of how it was made, beside its steps and seed: settings and a model that are unusual."""
+    usual = {"temperature": 0.0, "top_p": 1.0, "terminal": None, "model": EMBEDDED_NAME}
+    settings = usual | settings | {"model": model.name}
+    return {name: settings[name] for name, value in usual.items() if settings[name] != value}
 
 
 def _kind_name(kind: type | tuple[type, ...]) -> str:
@@ -106,7 +115,7 @@ def fill_file(
         wrong = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
         raise FileNotFoundError(f"{wrong}; --output wants a file in a folder that exists")
     model.way("___", **defaults).close()  # what is wrong for every line is told at once
-    before, errors = _finished(source, output, defaults, rank, world)
+    before, errors = _finished(model, source, output, defaults, rank, world)
     done = before
     each(done)
     notice = "" if world > 1 else "ddot: the lines at work are finished first; another Ctrl-C drops them\n"
@@ -138,7 +147,7 @@ def _ways(
     """The ways to (index of the line, its fingerprint, its output); a short one to what an earlier run has finished."""
 
     def way(index: int, number: int, line: bytes) -> Generator[Task, Any, tuple[int, str, dict[str, Any]]]:
-        asked = fingerprint(line, defaults)
+        asked = fingerprint(line, {**defaults, "model": model.name})
         known = ahead.known(index, asked)
         return index, asked, (yield from answer(model, number, line, defaults)) if known is None else known
 
@@ -159,7 +168,9 @@ def count_lines(source: Path) -> int:
         return sum(bool(line.strip()) for line in lines)
 
 
-def _finished(source: Path, output: Path, defaults: dict[str, Any], rank: int, world: int) -> tuple[int, int]:
+def _finished(
+    model: Model, source: Path, output: Path, defaults: dict[str, Any], rank: int, world: int
+) -> tuple[int, int]:
     """(lines done, errors among them) of an output that was begun. A last line that is cut off is taken away.
 
     A file that is not such an output is refused, not touched.
@@ -178,17 +189,34 @@ def _finished(source: Path, output: Path, defaults: dict[str, Any], rank: int, w
             if "id" not in found or not ("text" in found or "error" in found):
                 raise foreign
             wanted = {"id": number, **defaults, **_parsed(asked)}
-            for name in ("id", "seed", "steps") if "text" in found else ("id",):
-                if json.dumps(found.get(name)) != json.dumps(wanted.get(name)):
-                    raise ValueError(
-                        f"{output} was made from other lines or settings: line {done + 1} has another {name}; "
-                        "choose another --output"
-                    )
+            if other := _other(model, found, wanted):
+                raise ValueError(
+                    f"{output} was made from other lines or settings: line {done + 1} has another {other}; "
+                    "choose another --output"
+                )
             whole, done, errors = whole + len(line), done + 1, errors + ("error" in found)
         if b"\n" in lines.read():
             raise ValueError(f"{output} has more lines than {source.name}; choose another --output")
     os.truncate(output, whole)
     return done, errors
+
+
+def _other(model: Model, found: dict[str, Any], wanted: dict[str, Any]) -> str | None:
+    """In what an answer is not the one to a line, as far as it tells."""
+    told = ("id", "seed", "steps")
+    wants = {name: wanted.get(name) for name in told} | _unusual(model, wanted)
+    for name in ("id",) if "error" in found else (*told, "temperature", "top_p", "terminal", "model"):
+        if json.dumps(found.get(name)) != json.dumps(wants.get(name)):
+            return name
+    if "error" in found:
+        return None
+    if ("alternatives" in found) != (wanted["n"] != 1):
+        return "n"
+    try:
+        template = model.template(str(wanted.get("text", wanted.get("free"))), "free" in wanted)
+        return None if template.text(found["fills"]) == found["text"] else "text"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "text"
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

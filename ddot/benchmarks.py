@@ -233,6 +233,17 @@ def _word_begins(tokens: Int[np.ndarray, "n"], tokenizer: Tokenizer) -> Bool[np.
     )
 
 
+def read_set(bench: Path, dataset: str, split: str) -> list[BenchmarkItem]:
+    """The items of one set in a folder of benchmarks."""
+    if not bench.is_dir():
+        raise FileNotFoundError(f"there is no folder {bench}; --bench wants one with NAME.{split}.jsonl files")
+    file = bench / f"{dataset}.{split}.jsonl"
+    if not file.is_file():
+        there = sorted(found.name.removesuffix(f".{split}.jsonl") for found in bench.glob(f"*.{split}.jsonl"))
+        raise FileNotFoundError(f"no benchmark at {file}; the folder has {', '.join(there) or 'none'} (see --datasets)")
+    return read_items(file)
+
+
 def read_items(file: Path) -> list[BenchmarkItem]:
     """The items of a benchmark file."""
     if not file.is_file():

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ddot.annealing import greedy, greedy_in_turn
-from ddot.benchmarks import BenchmarkItem, CodePrompt, Prompted, Text, read_items
+from ddot.benchmarks import BenchmarkItem, CodePrompt, Prompted, Text, read_set
 from ddot.chance import row_keys
 from ddot.checkout import commit
 from ddot.denoiser import Denoiser
@@ -180,7 +180,7 @@ def evaluate(
             raise ValueError(f"there is no {name} '{unknown[0]}'; there are {', '.join(known)}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is {limit}; at least 1 item is wanted")
-    sets = {dataset: read_items(bench / f"{dataset}.{split}.jsonl")[:limit] for dataset in datasets}
+    sets = {dataset: read_set(bench, dataset, split)[:limit] for dataset in datasets}
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
     done = _rows_of(output)

@@ -35,6 +35,7 @@ from ddot.typist import View, set_fills, view
 from ddot.windows import SLOTS, window
 
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while alternatives are wanting
+EMBEDDED_NAME = "ddot"  # of the model that ships
 _AT_ONCE = 2048  # texts at work on a GPU: batches are full when many wait, and an interruption finishes them
 
 
@@ -261,7 +262,7 @@ def load(
     denoiser, tokenizer = load_model(folder, int8=int8)
     if compile:
         compile_blocks(denoiser)
-    return Model(denoiser.to(where), tokenizer, "ddot" if model is None else str(model), threads)
+    return Model(denoiser.to(where), tokenizer, EMBEDDED_NAME if model is None else str(model), threads)
 
 
 def _check_kinds(**given: tuple[object, type]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddot.benchmarks import BenchmarkItem, read_items
+from ddot.benchmarks import BenchmarkItem, read_set
 from ddot.metrics import METRICS, score
 from ddot.tables import read_rows
 from ddot.tables.lines import IDENTITY, is_number
@@ -17,6 +17,8 @@ def rescore(file: Path, bench: Path, metrics: Sequence[str]) -> Iterator[dict[st
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
         raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
+    if not bench.is_dir():
+        raise FileNotFoundError(f"there is no folder {bench}; give the --bench the rows were made with")
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in read_rows(file):
         key = _identity(row)
@@ -28,7 +30,7 @@ def rescore(file: Path, bench: Path, metrics: Sequence[str]) -> Iterator[dict[st
         lacking = [name for name in metrics if not is_number(row.get(name))]
         if not lacking:
             continue
-        items = read_items(bench / f"{row['dataset']}.{row['split']}.jsonl")[: row["items"]]
+        items = read_set(bench, row["dataset"], row["split"])[: row["items"]]
         row.pop("missing", None)
         row |= score(items, _in_order(items, texts.get(key, {}), row), lacking)
         with open(file, "a", encoding="utf-8") as output:

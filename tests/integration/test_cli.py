@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,43 @@ def test_a_file_of_somebody_else_is_left_alone(precious, capsys, monkeypatch, fo
     said = mistake(capsys, monkeypatch, "infill", "--input", source, "--output", output, "--model", folder)
     assert "choose another --output" in said
     assert output.read_text() == precious
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "other"),
+    [
+        ({"text": "b ___{1}"}, (), "text"),
+        ({"free": "a"}, (), "text"),
+        ({"text": "a ___{1}", "n": 2}, (), "n"),
+        ({"text": "a ___{1}"}, ("--n", 2), "n"),
+        ({"text": "a ___{1}"}, ("--temperature", 1), "temperature"),
+        ({"text": "a ___{1}"}, ("--temperature", 0.5, "--top-p", 0.5), "temperature"),
+        ({"text": "a ___{1}", "terminal": "grid"}, (), "terminal"),
+        ({"text": "a ___{1}"}, ("--seed", 1), "seed"),
+        ({"text": "a ___{1}"}, ("--model", "copy"), "model"),
+        ({"text": "a ___{1}"}, (), None),
+        ({"text": "a  ___{1}"}, (), "text"),
+    ],
+)
+def test_answers_to_other_questions_are_not_taken_for_these(
+    line, options, other, capsys, monkeypatch, folder, tmp_path
+):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text('{"text": "a ___{1}"}\n')
+    command = ["infill", "--input", source, "--output", output, "--steps", 1]
+    assert ddot(*command, "--model", folder).returncode == 0
+    before = output.read_text()
+    source.write_text(json.dumps(line) + "\n")
+    if "copy" in options:
+        shutil.copytree(folder, tmp_path / "copy")
+        options = ("--model", tmp_path / "copy")
+    else:
+        options = ("--model", folder, *options)
+    if other is None:
+        assert ddot(*command, *options).returncode == 0
+    else:
+        assert f"line 1 has another {other}; choose another" in mistake(capsys, monkeypatch, *command, *options)
+    assert output.read_text() == before
 
 
 def test_odd_lines_become_errors_and_the_run_goes_on(folder, tmp_path):
