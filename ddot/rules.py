@@ -20,13 +20,20 @@ _TIRED = 3.0
 
 
 class Pieces:
-    """A restriction: at every slot of a blank only tokens that may stand there."""
+    """A restriction: at every slot of a blank only tokens that may stand there. `loose`: in tokenised text."""
 
-    def __init__(self, alphabet: Alphabet, spans: Sequence[Sequence[Span]], L: int, device: torch.device | str = "cpu"):
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        spans: Sequence[Sequence[Span]],
+        L: int,
+        device: torch.device | str = "cpu",
+        loose: bool = False,
+    ):
         rule = torch.full((len(spans), L), LATER)
         for row, some in enumerate(spans):
             for span in some:
-                counted = 4 * span.blank.bounded
+                counted = (8 if loose else 4) * span.blank.bounded
                 rule[row, span.start : span.stop] = LATER + counted
                 rule[row, span.start : min(span.start + 1, span.stop)] = span.first + counted
         self.rule, self.allowed = rule.to(device), alphabet.allowed.to(device)

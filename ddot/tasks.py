@@ -214,7 +214,7 @@ class Network:
             restrictions=(
                 without(vocabulary.pad, vocabulary.sep),
                 without_echo(vocabulary),
-                Pieces(self.alphabet, spans, L, self.model.device),
+                Pieces(self.alphabet, spans, L, self.model.device, self.is_loose(tasks[0].view)),
                 *form,
             ),
         )
@@ -229,7 +229,7 @@ class Network:
         spans = self.shape.filled_up([self._spans(task) for task in tasks], [])
         method = FixedLength(
             reveal=WithinWords(MostCertainFirst(tasks[0].choice.anneal), self.alphabet, spans),
-            restrictions=(Pieces(self.alphabet, spans, L, self.model.device), *form),
+            restrictions=(Pieces(self.alphabet, spans, L, self.model.device, self.is_loose(tasks[0].view)), *form),
         )
         examples = self.shape.filled_up([_told(task) for task in tasks], _given(L).example)
         return method.sample(self.model, examples, L, tasks[0].steps, keys)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from unicodedata import category
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Alphabet:
             text[lead:] for text in tokenizer.encoder.decode_batch([[*known, i] for i in range(base)])
         ]
         self.begins, self.goes_on, self.closes, self.word = (np.zeros(rows, bool) for _ in range(4))
-        self.space, self.loose = np.zeros(rows, bool), np.zeros(rows, bool)
+        self.space, self.loose, self.mark = (np.zeros(rows, bool) for _ in range(3))
         for row, piece in enumerate(pieces):
             bare = piece.removeprefix(" ")
             if piece == " ":
@@ -65,6 +66,7 @@ class Alphabet:
                 self.begins[row] = bare != piece
                 self.goes_on[row] = bare == piece
                 self.loose[row] = bare != piece and (bare[0] in _MARKS or bare.lower() in _ENDINGS)
+                self.mark[row] = bare != piece and not any(c.isalnum() or category(c) == "Sc" for c in bare)
                 self.closes[row] = bare == piece and bare[0] in _CLOSERS
                 self.word[row] = bare == piece and bare[0].isalnum()
         if not (self.begins & ~self.loose).any() or not self.word.any():
@@ -95,10 +97,14 @@ class Alphabet:
 
     @cached_property
     def allowed(self) -> Bool[Tensor, "rules V"]:
-        """For each rule (FIRST_APART … LATER, then the same for counted words) the tokens that may stand there."""
+        """For each rule the tokens that may stand there: FIRST_APART … LATER, then the same where words are counted.
+
+        There a mark after a space is no word; in tokenised text, whose rules come last, it is.
+        """
         begin = self.begins | self.space
         rules = [begin, begin | self.closes, self.word, begin | self.goes_on]
-        return torch.from_numpy(np.stack([*rules, *(rule & ~self.space for rule in rules)]))
+        loose = [rule & ~self.space for rule in rules]
+        return torch.from_numpy(np.stack([*rules, *(rule & ~self.mark for rule in loose), *loose]))
 
 
 def _is_marker(piece: str) -> bool:

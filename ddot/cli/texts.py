@@ -94,8 +94,12 @@ def _infill_file(
     from ddot.batch import count_lines, fill_file, merge, part_of
     from ddot.distributed import barrier, largest, processes
 
-    if source is None or output is None or texts or free:
-        raise ValueError('a file wants --input and --output and no texts; a line of it may say "free"')
+    if source is None or output is None:
+        there, missing = ("--output", "--input") if source is None else ("--input", "--output")
+        raise ValueError(f"{there} fills a file and wants {missing} as well")
+    if texts or free:
+        what = f"the text '{texts[0]}'" if texts else "--free"
+        raise ValueError(f'--input and --output fill a file; leave out {what} (a line may say "free" for itself)')
     with processes("cuda" if cuda() else "cpu", patience=timedelta(days=30)) as (rank, world, device):
         filler = load_model(model, str(device), compiled)
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -121,7 +125,8 @@ def _infill_file(
         print(f"ddot: interrupted; {done.lines} lines are in {part}, the same command goes on", file=sys.stderr)
         raise typer.Exit(130)
     if done.lines == done.before:
-        print(f"ddot: all {done.lines} lines were in {output} already", file=sys.stderr)
+        said = f"all {done.lines} lines were in {output} already" if done.lines else f"{source} has no lines to fill"
+        print(f"ddot: {said}", file=sys.stderr)
     if done.errors:
         print(
             f'ddot: {done.errors} of {done.lines} lines could not be filled; see "error" in {output}', file=sys.stderr
@@ -206,7 +211,7 @@ def plot_trajectories(
 
 @plot.command("coupling")
 def plot_coupling(
-    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words.")],
+    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words. Without: some are chosen.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("coupling.png"),
     seed: Seed = 0,
 ) -> None:

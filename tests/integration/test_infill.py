@@ -23,7 +23,10 @@ TEXTS = [
     "___{1,3} neighbours’ cat sleeps on our roof.",
     "Naïve café — 漢字 🙂:\n\n\t___{1,2}  (שלום)",
 ]
-SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
+SENTENCES = [
+    "The lamp in the hall was lit, and the door stood open.",
+    'Nobody answered at first; then a dog barked: " - & "',
+]
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +215,14 @@ def test_a_blank_that_must_stay_empty_is_filled_once(toy):
     model = Scripted(toy, ("", 0.0))
     assert [each.fills for each in model.infill("The ___{0} hall", n=3)] == [[""]]
     assert model.asked == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_mark_alone_is_no_word_where_words_are_counted(toy, seed):
+    for text in ("The ___{3} lamp ___{1,4}", "___{5} stood open ___{2}"):
+        for each in toy.infill(text, n=2, seed=seed, temperature=1.5, steps=3):
+            words = [word for fill in each.fills for word in fill.split()]
+            assert all(any(letter.isalnum() for letter in word) for word in words), words
 
 
 def test_shares_of_lengths_sum_to_one_within_bounds(toy):

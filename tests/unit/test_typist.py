@@ -122,7 +122,7 @@ def embedded():
 def test_allowed_tokens_are_printable_text_without_inner_space(which, request):
     tokenizer = request.getfixturevalue(which)
     alphabet = Alphabet(tokenizer)
-    assert alphabet.allowed.shape == (8, tokenizer.vocabulary.rows)
+    assert alphabet.allowed.shape == (12, tokenizer.vocabulary.rows)
     anywhere = alphabet.allowed.any(0).numpy()
     assert anywhere.sum() > 100
     assert not anywhere[tokenizer.vocabulary.base :].any()
