@@ -26,7 +26,7 @@ from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.files import seal
+from ddot.files import AnotherRun, seal
 from ddot.quantise import SCALE, decompress, run_in_int8
 from ddot.tokens import Tokenizer, Vocabulary
 
@@ -254,6 +254,8 @@ def damaged(folder: Path) -> Iterator[None]:
     """Turns a damaged checkpoint into a sentence that names the one before it."""
     try:
         yield
+    except AnotherRun as error:
+        raise ValueError(f"{folder} is of another run: {error}") from None
     except (ValueError, FileNotFoundError, KeyError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         before = [other for other in complete_steps(folder.parent) if other.name < folder.name]

@@ -26,6 +26,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ddot.devices import device_of
+from ddot.files import AnotherRun
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def hand_out(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Ma
             if kind == "optimiser":
                 given.setdefault(rest[1], {})[rest[0]] = value
         if {name: set(entries) for name, entries in given.items()} != {n: set(e) for n, e in state["state"].items()}:
-            raise ValueError(
+            raise AnotherRun(
                 "its optimizer state is of other optimizers; keep training.matrix_rate and training.only as they were"
             )
         state["state"] = given

@@ -25,6 +25,10 @@ def write_whole(path: Path | str, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
+class AnotherRun(ValueError):
+    """A folder that is whole, and not of the run that is asked for."""
+
+
 _SUMS = "sha256.json"
 
 

@@ -333,7 +333,11 @@ def test_going_on_with_something_else_is_a_sentence(straight):
     before = sorted(straight.rglob("*"))
     for run, sentence in (
         (dataclasses.replace(tiny(), network=lambda v: _narrow(toy().network(v))), "another network or vocabulary"),
-        (tiny("training.matrix_rate=none"), "keep training.matrix_rate as it was"),
+        (
+            tiny("training.matrix_rate=none"),
+            "another run: .* keep training.matrix_rate and training.only",
+        ),
+        (tiny("training.only=velocity"), "another run: .* keep training.matrix_rate and training.only"),
         (tiny("data.tokens=280"), "was packed from other texts, or with other tokens"),
     ):
         with pytest.raises(ValueError, match=sentence):
