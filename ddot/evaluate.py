@@ -183,7 +183,7 @@ def evaluate(
     sets = {dataset: read_set(bench, dataset, split)[:limit] for dataset in datasets}
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
-    done = _rows_of(output)
+    done, code = _rows_of(output), commit()  # as it was loaded: the checkout may go on meanwhile
     for dataset, task, method, K in product(sets, tasks, methods, steps):
         items = sets[dataset]
         row: dict[str, Any] = {
@@ -198,7 +198,7 @@ def evaluate(
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
             row |= model.training
         row |= score(items, texts, metrics) | _cut(items, model.tokenizer)
-        row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": commit()}
+        row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": code}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):
                 said = {name: row[name] for name in IDENTITY} | {

@@ -3,6 +3,7 @@
 Positions live in [-1, 1]. Knows nothing about tokens or networks.
 """
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -65,16 +66,16 @@ def grid_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "
     return ((2.0 * number - (size - 1)) / np.maximum(1, size - 1)).astype(np.float32)
 
 
+@dataclass(frozen=True)
 class JitteredGrid:
     """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R."""
 
-    def __init__(self, spread: float):
-        if not 0 <= spread <= 0.5:
-            raise ValueError(f"JitteredGrid wants a spread between 0 and 0.5 spacings (order is kept), got {spread}")
-        self.spread = spread
+    spread: float
 
-    def __repr__(self) -> str:
-        return f"JitteredGrid({self.spread})"
+    def __post_init__(self) -> None:
+        if not 0 <= self.spread <= 0.5:
+            wanted = "a spread between 0 and 0.5 spacings (order is kept)"
+            raise ValueError(f"JitteredGrid wants {wanted}, got {self.spread}")
 
     def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)

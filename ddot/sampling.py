@@ -6,6 +6,7 @@ Every random number comes from the row's own key, so a row gives the same result
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
@@ -48,19 +49,16 @@ def time_grid(steps: int) -> list[float]:
     return [1 - k / steps for k in range(steps)] + [0.0]
 
 
+@dataclass(frozen=True)
 class Leap:
     """The paper's: every masked slot decides for itself, at the rate of the reverse process (a τ-leap).
 
     `exact` takes the analytic step, otherwise Euler's. The last step, to t = 0, leaves nothing masked.
     """
 
-    def __init__(self, anneal: Annealing = greedy, exact: bool = True, noise: LogLinear | None = None):
-        self.anneal = anneal
-        self.exact = exact
-        self.noise = noise or LogLinear()
-
-    def __repr__(self) -> str:
-        return f"Leap({self.anneal}, exact={self.exact})"
+    anneal: Annealing = greedy
+    exact: bool = True
+    noise: LogLinear = field(default_factory=LogLinear)
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
@@ -81,6 +79,7 @@ class Leap:
         return _put(state.x, prediction.at, tokens)
 
 
+@dataclass(frozen=True)
 class MostCertainFirst:
     """As many slots as the schedule asks for are revealed, those the model is surest of first.
 
@@ -90,12 +89,8 @@ class MostCertainFirst:
     would leave no word. `apart` holds back words that stand right beside a surer one of the same step.
     """
 
-    def __init__(self, anneal: Annealing = greedy, apart: bool = True):
-        self.anneal = anneal
-        self.apart = apart
-
-    def __repr__(self) -> str:
-        return f"MostCertainFirst({self.anneal}, apart={self.apart})"
+    anneal: Annealing = greedy
+    apart: bool = True
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
