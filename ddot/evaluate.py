@@ -29,7 +29,7 @@ from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.metrics import METRICS, score
 from ddot.positions import grid_terminal, random_terminal
-from ddot.sampling import Leap, MostCertainFirst
+from ddot.sampling import Leap, MostCertainFirst, Reveal
 from ddot.tokens import Tokenizer
 
 # What fixes a row: two rows that agree in these are the same measurement.
@@ -70,33 +70,39 @@ def ways() -> dict[str, Way]:
 
     ddot-u, ddot-r     grid or random start, the likeliest tokens, surest first; pads decide the length, and nothing but
                        the network keeps the prompt in order
-    ddot-u-leap, ddot-r-leap   the same with the paper's τ-leaps, which end in too many pads (docs/log.md)
-    ddot-u-turn, ddot-r-turn   τ-leaps that ask first whether there is a word, then which
-    no-ot              as ddot-r, for a model trained without optimal transport
+    no-ot, no-ot-u     as ddot-r and ddot-u, for a model trained without optimal transport
+    lc, pop            the paper's baselines, for models trained so
+    …-leap             each of these with the paper's τ-leaps, which end in too many pads (docs/log.md)
+    …-turn             τ-leaps that ask first whether there is a word, then which
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
-    lc, pop            the paper's baselines, for models trained so
     autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
     insertion          a token into every gap that wants one, again and again, for a model trained so
     """
-    still, sure, leap, turn = Settings(still=True), MostCertainFirst(greedy), Leap(greedy), Leap(greedy_in_turn)
+    still = Settings(still=True)
+    reveals: dict[str, Reveal] = {"": MostCertainFirst(greedy), "-leap": Leap(greedy), "-turn": Leap(greedy_in_turn)}
+    grid, drawn = DDOT(terminal=grid_terminal, projections=()), DDOT(terminal=random_terminal, projections=())
+    by_pads: dict[str, DDOT | LeftContext | PositionPrediction] = {
+        "ddot-u": grid,
+        "ddot-r": drawn,
+        "no-ot": drawn,
+        "no-ot-u": grid,
+        "lc": LeftContext(),
+        "pop": PositionPrediction(),
+    }
     made = [
-        Way("ddot-u", method=DDOT(terminal=grid_terminal, reveal=sure, projections=())),
-        Way("ddot-r", method=DDOT(terminal=random_terminal, reveal=sure, projections=())),
-        Way("ddot-u-leap", method=DDOT(terminal=grid_terminal, reveal=leap, projections=())),
-        Way("ddot-r-leap", method=DDOT(terminal=random_terminal, reveal=leap, projections=())),
-        Way("ddot-u-turn", method=DDOT(terminal=grid_terminal, reveal=turn, projections=())),
-        Way("ddot-r-turn", method=DDOT(terminal=random_terminal, reveal=turn, projections=())),
-        Way("no-ot", method=DDOT(terminal=random_terminal, reveal=sure, projections=())),
+        *(
+            Way(name + suffix, method=replace(method, reveal=reveal))
+            for suffix, reveal in reveals.items()
+            for name, method in by_pads.items()
+        ),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),
         Way("fixed-guessed", still, _told_a_guess),
         Way("fixed-oracle", still, _told_true_lengths),
-        Way("lc", method=LeftContext(reveal=sure)),
-        Way("pop", method=PositionPrediction(reveal=sure)),
         Way("autoregressive", method=Autoregressive()),
         Way("insertion", method=Insertion()),
     ]
@@ -105,7 +111,11 @@ def ways() -> dict[str, Way]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model to evaluate. `batch` texts are filled at once by each of `threads`; `training` goes into its rows."""
+    """A model to evaluate; `training` goes into its rows.
+
+    Each of `threads` fills `batch` texts at once, or fewer where a set's texts are longer than usual, so that they take
+    no more memory.
+    """
 
     denoiser: Denoiser
     tokenizer: Tokenizer
@@ -122,9 +132,10 @@ def generate(
     prompts = [item.prompted(model.tokenizer, located) for item in items]
     told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
-    widths = [
-        _width(prompt, max(model.denoiser.config.slots, item.slots)) for prompt, item in zip(told, items, strict=True)
-    ]
+    usual = model.denoiser.config.slots
+    slots = [max(usual, item.slots) for item in items]
+    widths = [_width(prompt, L) for prompt, L in zip(told, slots, strict=True)]
+    batch = max(1, model.batch * usual // max(slots, default=usual))
     # Prompts of like size together: a batch is as wide as its widest row.
     order = sorted(range(len(items)), key=widths.__getitem__)
     found: dict[int, Text] = {}
@@ -145,7 +156,7 @@ def generate(
 
     start = time.monotonic()
     with ThreadPoolExecutor(model.threads) as pool:
-        list(pool.map(run, (order[first : first + model.batch] for first in range(0, len(order), model.batch))))
+        list(pool.map(run, (order[first : first + batch] for first in range(0, len(order), batch))))
     seconds = (time.monotonic() - start) / max(1, len(items))
     return [found[i] for i in range(len(items))], seconds
 

@@ -81,7 +81,7 @@ class Meter:
         self.mark = time.monotonic()
 
     def elapsed(self) -> float:
-        """Seconds of this run, those before it was resumed counted in."""
+        """Seconds of this run, those before it was resumed counted in, those of compiling not."""
         return self.before + time.monotonic() - self.began
 
     @contextmanager
@@ -97,6 +97,14 @@ class Meter:
         start = time.monotonic()
         yield
         self.mark += time.monotonic() - start
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """A step of a shape that has not been seen: how long it takes to compile is nothing that training has used."""
+        start = time.monotonic()
+        with self.apart():
+            yield
+        self.began += time.monotonic() - start
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:
         """After a step. Figures stay on the device until a line is due."""

@@ -46,7 +46,7 @@ class Training:
     """How long and how. A run ends after `steps` or `seconds`, whichever comes first, its schedule finished."""
 
     steps: int | None = None
-    seconds: float | None = None
+    seconds: float | None = None  # not counting those of compiling
     slots: int = 65_536  # B · L of the global batch
     accumulate: int = 1
     rate: float = 3e-4  # AdamW

@@ -113,6 +113,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
 
     meter = Meter(run, output, step, elapsed, rank, world, objective.model.config, device)
     stream = batches.stream(step, hold.steps or 1 << 40, run.data.workers)
+    compiled: set[tuple[int, ...]] = set()
     saved = step if done else -1
     before_step = step
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
@@ -129,12 +130,15 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
             position_factor = hold.position_factor * min(1.0, (step + 1) / max(1, hold.position_warmup))
 
             figures = []
-            for number, part in enumerate(pieces(to_device(slots, device), hold.accumulate), 1):
-                with exchanging(parallel, number == hold.accumulate):
-                    with autocast(device, hold.bf16):
-                        losses = parallel(run.plans[index].method, part, position_factor)
-                    (losses[0] / hold.accumulate).backward()
-                figures.append(losses.detach())
+            shape = (index, *slots.u.shape)
+            with meter.compiling() if hold.compile and shape not in compiled else nullcontext():
+                for number, part in enumerate(pieces(to_device(slots, device), hold.accumulate), 1):
+                    with exchanging(parallel, number == hold.accumulate):
+                        with autocast(device, hold.bf16):
+                            losses = parallel(run.plans[index].method, part, position_factor)
+                        (losses[0] / hold.accumulate).backward()
+                    figures.append(losses.detach())
+            compiled.add(shape)
             norm = nn.utils.clip_grad_norm_(objective.parameters(), hold.clip)
             for optimiser in optimisers:
                 optimiser.step()

@@ -9,6 +9,7 @@ set -eu
 bench=$1 rows=$2 seconds=$3
 shift 3
 python=${PYTHON:-python}
+blocks=1bw-block,yelp-block
 mkdir -p "$rows"
 
 train() { # recipe, folder, seconds, settings
@@ -17,25 +18,26 @@ train() { # recipe, folder, seconds, settings
     $python -m ddot train "$recipe" --output "$folder" --resume \
         --set training.seconds="$time" ${TRAIN:-} "$@" >/dev/null
 }
-evaluate() { # folder, ways, further options
-    folder=$1 ways=$2
-    shift 2
-    $python -m ddot evaluate "$folder" --bench "$bench" --output "$rows/$(basename "$folder").jsonl" --methods "$ways" \
+evaluate() { # folder, name of the rows, ways, further options
+    folder=$1 name=$2 ways=$3
+    shift 3
+    $python -m ddot evaluate "$folder" --bench "$bench" --output "$rows/$name.jsonl" --methods "$ways" \
         --tasks free ${EVALUATE:-} "$@" >/dev/null
 }
-everywhere() { # folder, ways: all texts and programs
-    evaluate "$1" "$2"
-    evaluate "$1" "$2" --datasets code-block --tasks located,free
-}
-together() { # a command, beside others
-    "$@" &
+begun=
+together() { # as evaluate, beside others
+    evaluate "$@" &
     begun="$begun $!"
+}
+everywhere() { # method, ways: all texts and programs, and some dev items to choose among ways
+    together "runs/smollm2_$1" "$1" "$2"
+    together "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
+    together "runs/smollm2_$1" "$1-dev" "$2" --datasets $blocks --split dev
 }
 finish() { # all of them, or none of what follows
     for process in $begun; do wait "$process"; done
     begun=
 }
-begun=
 
 for method in ddot no_ot lc pop fixed ar insertion; do
     train smollm2_$method runs/smollm2_$method "$seconds"
@@ -44,22 +46,22 @@ for factor; do
     train smollm2_ddot "runs/lambda-$factor" $((seconds / 3)) --set training.position_factor="$factor"
 done
 
-together everywhere runs/smollm2_ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap,ddot-u-turn,ddot-r-turn
-together everywhere runs/smollm2_no_ot no-ot
-together everywhere runs/smollm2_lc lc
-together everywhere runs/smollm2_pop pop
+everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap,ddot-u-turn,ddot-r-turn
+everywhere no_ot no-ot,no-ot-u,no-ot-leap,no-ot-u-leap,no-ot-turn,no-ot-u-turn
+everywhere lc lc,lc-leap,lc-turn
+everywhere pop pop,pop-leap,pop-turn
 finish
-together everywhere runs/smollm2_fixed fixed-guessed,fixed-oracle
-together everywhere runs/smollm2_ar autoregressive
-together everywhere runs/smollm2_insertion insertion
+everywhere fixed fixed-guessed,fixed-oracle
+everywhere ar autoregressive
+everywhere insertion insertion
 for factor; do
-    together evaluate "runs/lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
+    together "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r,ddot-u-turn --datasets $blocks
 done
 finish
 # One after the other: these are timed. In a file that comes last they stand for those that were made beside others.
-timed() { # folder, ways
-    $python -m ddot evaluate "$1" --bench "$bench" --output "$rows/timed.jsonl" --methods "$2" --tasks free \
-        --datasets 1bw-block --steps 2,4,8,16,32,64 ${EVALUATE:-} >/dev/null
+timed() { # method, ways
+    evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64
 }
-timed runs/smollm2_ddot ddot-u
-timed runs/smollm2_lc lc
+timed ddot ddot-u,ddot-r
+timed lc lc
+timed pop pop

@@ -48,7 +48,7 @@ COMPARISONS = {
     ),
     "ot": Comparison(
         "With and without optimal transport",
-        (UNFILLED, "no-ot", "ddot-r", "ddot-u"),
+        (UNFILLED, "no-ot", "no-ot-u", "ddot-r", "ddot-u"),
         models=True,
         notes=("The paper names no task here; its numbers with OT are those of DDOT-R small on the random sets.",),
     ),

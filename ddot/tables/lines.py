@@ -16,19 +16,20 @@ from ddot.tables.page import EMPTY, Cell, Piece, cell
 # As in `evaluate` (a test holds them equal); that module loads torch, which no table needs.
 IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
 UNFILLED = "unfilled"
+_BY_PADS = {
+    "lc": "LC",
+    "pop": "PoP",
+    "no-ot": "without OT",
+    "no-ot-u": "without OT, grid start",
+    "ddot-r": "DDOT-R",
+    "ddot-u": "DDOT-U",
+}
+_REVEALS = {"": "", "-leap": ", τ-leaps", "-turn": ", τ-leaps, word or pad first"}
 LABELS = {
     UNFILLED: "prompt, unfilled",
     "autoregressive": "autoregressive",
     "insertion": "insertion",
-    "lc": "LC",
-    "pop": "PoP",
-    "no-ot": "without OT",
-    "ddot-r": "DDOT-R",
-    "ddot-u": "DDOT-U",
-    "ddot-r-leap": "DDOT-R, τ-leaps",
-    "ddot-u-leap": "DDOT-U, τ-leaps",
-    "ddot-r-turn": "DDOT-R, τ-leaps, word or pad first",
-    "ddot-u-turn": "DDOT-U, τ-leaps, word or pad first",
+    **{name + suffix: label + how for suffix, how in _REVEALS.items() for name, label in _BY_PADS.items()},
     "ddot-r-planned": "DDOT-R, planned lengths",
     "ddot-u-planned": "DDOT-U, planned lengths",
     "planned": "planned lengths, still slots",
