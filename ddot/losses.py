@@ -45,12 +45,18 @@ def equal_weight(t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
 
 @dataclass(frozen=True)
 class TokenUnitWeight:
-    """Squared error in token units: of the velocity where t is large, of the clean position where t ≪ `knee`."""
+    """Squared error in token units: of the velocity where t is large, of the clean position where t ≪ `knee`.
+
+    Rows of more than `at_most` slots are measured as if they had so many: squared, the errors of long rows would
+    outweigh all else that is learnt.
+    """
 
     knee: float = 0.3
+    at_most: int | None = None
 
     def __call__(self, t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
-        return (L / 2) ** 2 * t**2 / (t**2 + self.knee**2)
+        slots = L if self.at_most is None else min(L, self.at_most)
+        return (slots / 2) ** 2 * t**2 / (t**2 + self.knee**2)
 
 
 def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:

@@ -155,7 +155,7 @@ def _compared(name: str, method: Method) -> Run:
 
 def _comparison() -> dict[str, Callable[[], Run]]:
     """The methods of the tables, each with its own training."""
-    weight = TokenUnitWeight()
+    weight = TokenUnitWeight(at_most=64)
     methods: dict[str, Method] = {
         "smollm2_ddot": DDOT(terminal=STARTS, position_weight=weight),
         "smollm2_no_ot": DDOT(terminal=STARTS, position_weight=weight, couple=couple_independently),

@@ -42,11 +42,13 @@ class Reveal(Protocol):
     ) -> Int[Tensor, "B L"]: ...
 
 
-def time_grid(steps: int) -> list[float]:
-    """1 = t_0 > … > t_K = 0, evenly spaced."""
+def time_grid(steps: int, first: float = 0.0) -> list[float]:
+    """1 = t_0 > … > t_K = 0, evenly spaced after a first step that is at least so long."""
     if steps < 1:
         raise ValueError(f"steps is {steps}; at least 1 is needed")
-    return [1 - k / steps for k in range(steps)] + [0.0]
+    if steps == 1 or first <= 1 / steps:
+        return [1 - k / steps for k in range(steps)] + [0.0]
+    return [1.0] + [(1 - first) * (1 - k / (steps - 1)) for k in range(steps - 1)] + [0.0]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ set -eu
 bench=$1 rows=$2 seconds=$3
 shift 3
 python=${PYTHON:-python}
-blocks=1bw-block,yelp-block
 mkdir -p "$rows"
 
 train() { # recipe, folder, seconds, settings
@@ -25,18 +24,23 @@ evaluate() { # folder, name of the rows, ways, further options
         --tasks free ${EVALUATE:-} "$@" >/dev/null
 }
 begun=
-together() { # as evaluate, beside others
+together() { # as evaluate, three at a time: more of them only wait for each other
     evaluate "$@" &
     begun="$begun $!"
-}
-everywhere() { # method, ways: all texts and programs, and some dev items to choose among ways
-    together "runs/smollm2_$1" "$1" "$2"
-    together "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
-    together "runs/smollm2_$1" "$1-dev" "$2" --datasets $blocks --split dev
+    set -- $begun
+    if [ $# -ge 3 ]; then
+        wait "$1"
+        shift
+        begun=$*
+    fi
 }
 finish() { # all of them, or none of what follows
     for process in $begun; do wait "$process"; done
     begun=
+}
+everywhere() { # method, ways: all texts and programs
+    together "runs/smollm2_$1" "$1" "$2"
+    together "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
 }
 
 for method in ddot no_ot lc pop fixed ar insertion; do
@@ -46,22 +50,21 @@ for factor; do
     train smollm2_ddot "runs/lambda-$factor" $((seconds / 3)) --set training.position_factor="$factor"
 done
 
-everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap,ddot-u-turn,ddot-r-turn
-everywhere no_ot no-ot,no-ot-u,no-ot-leap,no-ot-u-leap,no-ot-turn,no-ot-u-turn
-everywhere lc lc,lc-leap,lc-turn
-everywhere pop pop,pop-leap,pop-turn
-finish
+everywhere ar autoregressive # first, it takes longest
+everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap
+everywhere no_ot no-ot,no-ot-u
+everywhere lc lc,lc-leap
+everywhere pop pop,pop-leap
 everywhere fixed fixed-guessed,fixed-oracle
-everywhere ar autoregressive
 everywhere insertion insertion
 for factor; do
-    together "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r,ddot-u-turn --datasets $blocks
+    together "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
 done
 finish
 # One after the other: these are timed. In a file that comes last they stand for those that were made beside others.
 timed() { # method, ways
     evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64
 }
-timed ddot ddot-u,ddot-r
+timed ddot ddot-u
 timed lc lc
 timed pop pop

@@ -109,7 +109,7 @@ def evaluate(
 
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
-    batch, threads = (256, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
+    batch, threads = (512, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, batch, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")

@@ -31,6 +31,10 @@ from ddot.sampling import (
 )
 from ddot.tokens import Vocabulary
 
+# Right after t = 1 the spread of all positions says how long the text is, and says it faintly: a grid that is a little
+# wider than those of the training looks like a text a third too long. A first step of some length is past that.
+FIRST_STEP = 1 / 8
+
 
 @dataclass(frozen=True)
 class DDOT:
@@ -78,8 +82,8 @@ class DDOT:
     ) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
-        kept = (clamp_prompt(start), *self.projections)
-        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
+        times, kept = time_grid(steps, FIRST_STEP), (clamp_prompt(start), *self.projections)
+        return reverse(model, start, times, model.vocabulary, keys, self.reveal, kept, self.restrictions)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The tokens of each row in reading order."""

@@ -91,6 +91,13 @@ def test_token_unit_weight_is_the_error_in_tokens():
     assert weight(small, 64).item() == pytest.approx((32 * 0.01 / 0.3) ** 2, rel=1e-2)
 
 
+def test_long_rows_are_measured_as_if_they_were_shorter():
+    t = torch.tensor([1.0, 0.1])
+    short, capped = TokenUnitWeight(), TokenUnitWeight(at_most=64)
+    torch.testing.assert_close(capped(t, 256), short(t, 64))
+    torch.testing.assert_close(capped(t, 32), short(t, 32))
+
+
 @pytest.mark.parametrize("score", [ScoreEntropy(V.base + 1), CleanToken(), CleanToken(elbo=False)])
 def test_losses_are_the_sum_over_masked_slots(score):
     net, slots = model(score), batch()

@@ -249,7 +249,9 @@ def test_read_out_sorts_by_position_and_drops_pads():
 
 
 def test_time_grid():
-    assert time_grid(4) == [1, 0.75, 0.5, 0.25, 0]
+    assert time_grid(4) == time_grid(4, 0.2) == [1, 0.75, 0.5, 0.25, 0]
+    assert time_grid(5, 0.5) == [1, 0.5, 0.375, 0.25, 0.125, 0]
+    assert time_grid(1, 0.5) == [1, 0]
     with pytest.raises(ValueError, match="at least 1"):
         time_grid(0)
 

@@ -1,0 +1,25 @@
+"""How a run's time is counted."""
+
+import time
+
+import torch
+
+from ddot.progress import Meter
+from ddot.recipes import toy
+from ddot.tokens import Vocabulary
+
+
+def test_compiling_is_no_training(tmp_path, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    run = toy()
+    with Meter(run, tmp_path, 0, 7.0, 0, 1, run.network(Vocabulary(20)), torch.device("cpu")) as meter:
+        now += 3
+        with meter.compiling():
+            now += 50
+        now += 2
+        assert meter.elapsed() == 7 + 3 + 2
+        assert now - meter.mark == 3 + 2, "nor is it counted for the speed"
+        with meter.apart():
+            now += 10
+        assert meter.elapsed() == 7 + 3 + 2 + 10, "looking at dev items is part of the run"
