@@ -54,16 +54,6 @@ def greedy_words(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candi
     )
 
 
-def greedy_in_turn(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
-    """The likelier answer to each of two questions: is there a word at all? and then: which?
-
-    [pad] is one token, words are thousands that share what is left: asked at once, [pad] wins where a word is likelier.
-    """
-    stay, pad = chances[:, vocabulary.mask], chances[:, vocabulary.pad]
-    best = _without(chances, vocabulary.mask, vocabulary.pad).argmax(-1)
-    return _candidates(vocabulary.mask, stay, (torch.where(pad > 1 - stay - pad, vocabulary.pad, best), 1 - stay))
-
-
 @dataclass(frozen=True)
 class Tempered:
     """Ordinary sampling: temperature, then the smallest set of tokens with mass `top_p`. [mask] keeps its chance.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.annealing import greedy, greedy_in_turn
+from ddot.annealing import greedy
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Prompted, Text, read_set
 from ddot.chance import row_keys
 from ddot.checkout import commit
@@ -73,7 +73,6 @@ def ways() -> dict[str, Way]:
     no-ot, no-ot-u     as ddot-r and ddot-u, for a model trained without optimal transport
     lc, pop            the paper's baselines, for models trained so
     …-leap             each of these with the paper's τ-leaps, which end in too many pads (docs/log.md)
-    …-turn             τ-leaps that ask first whether there is a word, then which
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
@@ -82,7 +81,7 @@ def ways() -> dict[str, Way]:
     insertion          a token into every gap that wants one, again and again, for a model trained so
     """
     still = Settings(still=True)
-    reveals: dict[str, Reveal] = {"": MostCertainFirst(greedy), "-leap": Leap(greedy), "-turn": Leap(greedy_in_turn)}
+    reveals: dict[str, Reveal] = {"": MostCertainFirst(greedy), "-leap": Leap(greedy)}
     grid, drawn = DDOT(terminal=grid_terminal, projections=()), DDOT(terminal=random_terminal, projections=())
     by_pads: dict[str, DDOT | LeftContext | PositionPrediction] = {
         "ddot-u": grid,

@@ -68,19 +68,27 @@ def grid_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "
 
 @dataclass(frozen=True)
 class JitteredGrid:
-    """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R."""
+    """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R.
+
+    With `stretch` the whole is made up to so much wider or narrower, each row by a number of its own. How wide all
+    positions lie says how long a text is as soon as t < 1, the more exactly the better the width at t = 1 is known.
+    """
 
     spread: float
+    stretch: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.spread <= 0.5:
             wanted = "a spread between 0 and 0.5 spacings (order is kept)"
             raise ValueError(f"JitteredGrid wants {wanted}, got {self.spread}")
+        if not 0 <= self.stretch < 1:
+            raise ValueError(f"JitteredGrid wants a stretch of at least 0 and below 1, got {self.stretch}")
 
     def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)
         moved = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
-        return np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1).astype(np.float32)
+        width = 1 + (2 * uniform(fold(keys, 0x571D), 1) - 1) * self.stretch
+        return (np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1) * width).astype(np.float32)
 
 
 class Mixture:

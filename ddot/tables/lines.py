@@ -24,7 +24,7 @@ _BY_PADS = {
     "ddot-r": "DDOT-R",
     "ddot-u": "DDOT-U",
 }
-_REVEALS = {"": "", "-leap": ", τ-leaps", "-turn": ", τ-leaps, word or pad first"}
+_REVEALS = {"": "", "-leap": ", τ-leaps"}
 LABELS = {
     UNFILLED: "prompt, unfilled",
     "autoregressive": "autoregressive",

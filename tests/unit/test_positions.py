@@ -65,6 +65,16 @@ def test_jittered_grid_keeps_order_and_stays_near():
             assert np.abs(z[row, subset] - exact[row, subset]).max() <= 1 / max(1, subset.sum() - 1) + 1e-6
     with pytest.raises(ValueError, match="spread"):
         JitteredGrid(0.7)
+    with pytest.raises(ValueError, match="stretch"):
+        JitteredGrid(0.5, stretch=1.0)
+
+
+def test_a_stretched_grid_is_the_jittered_one_times_a_number_of_its_row():
+    is_prompt = np.random.default_rng(0).random((2000, 30)) < 0.4
+    keys = row_keys(3, 2000)
+    width = JitteredGrid(0.5, stretch=0.2)(is_prompt, keys) / JitteredGrid(0.5)(is_prompt, keys)
+    np.testing.assert_allclose(width, np.broadcast_to(np.median(width, 1, keepdims=True), width.shape), rtol=1e-3)
+    assert kstest(width[:, 0], "uniform", args=(0.8, 0.4)).pvalue > 0.01
 
 
 def test_mixture_takes_each_row_from_one_terminal():

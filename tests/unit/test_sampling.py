@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.annealing import Tempered, greedy, greedy_in_turn, greedy_words
+from ddot.annealing import Tempered, greedy, greedy_words
 from ddot.chance import row_keys
 from ddot.coupling import couple
 from ddot.noise import LogLinear
@@ -116,11 +116,6 @@ def test_greedy_is_the_papers_annealing():
     candidates = greedy_words(chances, V)
     assert candidates.tokens.tolist() == [[V.mask, V.pad, 1]]
     torch.testing.assert_close(candidates.chances, torch.tensor([[0.35, 0.3, 0.35]]))
-    for pad, chosen in ((0.3, 1), (0.34, V.pad)):  # against 0.35 and 0.31 for the three words together
-        words = torch.tensor([0.1, 0.2, 0.05]) * (0.65 - pad) / 0.35
-        candidates = greedy_in_turn(torch.tensor([[*words, 0.35, pad, 0.0]]), V)
-        assert candidates.tokens.tolist() == [[V.mask, chosen]]
-        torch.testing.assert_close(candidates.chances, torch.tensor([[0.35, 0.65]]))
 
 
 def test_tempered_is_temperature_and_nucleus():

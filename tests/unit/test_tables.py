@@ -366,7 +366,7 @@ def test_every_method_has_its_line_in_every_table_it_belongs_to():
     for name in ("random", "block", "code", "diversity"):
         assert labels(name) == list(LABELS.values())
         assert not any("–" in cells[:3] for key, cells in table(rows, name).items() if key.startswith("ours"))
-    assert labels("ot") == ["prompt, unfilled", "without OT", "DDOT-R", "DDOT-U"]
+    assert labels("ot") == ["prompt, unfilled", "without OT", "without OT, grid start", "DDOT-R", "DDOT-U"]
     assert set(labels("sizes")) == {
         label for key, label in LABELS.items() if key.startswith("ddot") or key == "unfilled"
     }
