@@ -1,10 +1,11 @@
-"""Weights as 8-bit integers with a scale for each row: a quarter of the size, and about 3 times as fast on a CPU.
+"""Weights as 8-bit integers with a scale for each row: a quarter of the size, and 2 to 3 times as fast on a CPU.
 
 A matrix w is stored as round(w / scale) in int8 and scale = max|row| / 127. On a CPU its products run in torch's
-8-bit kernels; the activations of a call are quantised too, all with one scale: rows are best run one at a time.
+8-bit kernels; the activations of a call are quantised too, each row of them with a scale of its own.
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int, Int8
@@ -23,25 +24,62 @@ def to_int8(rows: Float[Tensor, "n k"]) -> tuple[Int8[Tensor, "n k"], Float[Tens
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in 8-bit integers: oneDNN's kernels, weights packed for this processor."""
+    """A linear layer in 8-bit integers: oneDNN's kernels, weights packed for this processor.
 
-    def __init__(self, weight: Int8[Tensor, "n k"], scale: Float[Tensor, "n"], bias: Float[Tensor, "n"] | None = None):
+    `fine`: what is lost of the activations by rounding is multiplied as well, for twice the work.
+    """
+
+    def __init__(
+        self,
+        weight: Int8[Tensor, "n k"],
+        scale: Float[Tensor, "n"],
+        bias: Float[Tensor, "n"] | None = None,
+        fine: bool = False,
+    ):
         super().__init__()
         self.packed = torch.ops.onednn.qlinear_prepack(weight, None)
-        self.scale, self.bias = scale, bias
+        self.scale, self.bias, self.fine = scale, bias, fine
         self.zero = torch.zeros(len(scale), dtype=torch.long)
+        self.most = most_exact()
 
     def forward(self, x: Float[Tensor, "*n k"]) -> Float[Tensor, "*n m"]:
-        flat = x.flatten(0, -2)
-        low, high = (float(end) for end in torch.aminmax(flat)) if flat.numel() else (0.0, 0.0)
-        step = max(max(high, 0.0) - min(low, 0.0), 1e-12) / 255
-        zero = round(-min(low, 0.0) / step)
-        # Unsigned activations are what the processor's instruction takes. (+0.5, cut off, rounds.)
-        whole = (flat * (1 / step)).add_(zero + 0.5).clamp_(0, 255).to(torch.uint8)
-        out = torch.ops.onednn.qlinear_pointwise(
-            whole, step, zero, self.packed, self.scale, self.zero, self.bias, 1.0, 0, torch.float32, "none", [], ""
-        )
+        flat, half = x.flatten(0, -2), self.most // 2
+        step = flat.abs().amax(-1, keepdim=True).clamp_(min=1e-12).div_(half)
+        steps = flat / step
+        whole = steps.add(0.5).floor_() if self.fine else None
+        out = self._product(steps)
+        if whole is not None:
+            out += self._product((steps - whole).mul_(2 * half)).div_(2 * half)
+        out *= step
+        if self.bias is not None:
+            out += self.bias
         return out.unflatten(0, x.shape[:-1])
+
+    def _product(self, steps: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
+        """With the steps rounded to whole ones, of which there are at most half of `most` to either side."""
+        zero = self.most // 2 + 1
+        # Unsigned activations are what the processor's instruction takes. (+0.5, cut off, rounds.)
+        unsigned = steps.add(zero + 0.5).clamp_(0, self.most).to(torch.uint8)
+        return _qlinear(unsigned, zero, self.packed, self.scale, self.zero)
+
+
+def _qlinear(x: Tensor, x_zero: int, packed: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    options: tuple[object, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
+    return torch.ops.onednn.qlinear_pointwise(x, 1.0, x_zero, packed, scale, zero, *options)
+
+
+@cache
+def most_exact() -> int:
+    """The largest activation whose products this processor adds up exactly.
+
+    Processors without VNNI add two products of 8 bits in 16 bits, and what does not fit is cut off without a word. With
+    activations of 7 bits everything fits.
+    """
+    n, k = 16, 64
+    packed = torch.ops.onednn.qlinear_prepack(torch.full((n, k), 127, dtype=torch.int8), None)
+    largest = torch.full((1, k), 255, dtype=torch.uint8)
+    found = _qlinear(largest, 0, packed, torch.ones(n), torch.zeros(n, dtype=torch.long))
+    return 255 if bool((found == 255 * 127 * k).all()) else 127
 
 
 def available() -> bool:
@@ -55,7 +93,7 @@ class Int8Table(nn.Module):
     def __init__(self, weight: Int8[Tensor, "V d"], scale: Float[Tensor, "V"]):
         super().__init__()
         self.weight, self.scale = weight, scale
-        self.linear = Int8Linear(weight, scale)
+        self.linear = Int8Linear(weight, scale, fine=True)  # decides between words, and is asked at few slots
 
     def forward(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
         return self.weight[x].float() * self.scale[x][..., None]

@@ -11,7 +11,7 @@ from ddot.backbones.llama import LlamaConfig
 from ddot.checkpoint import load_model, save_model, without_values
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.package import about, is_compressed, shrink
-from ddot.quantise import SCALE, Int8Linear, available, compress, decompress, run_in_int8, to_int8
+from ddot.quantise import SCALE, Int8Linear, available, compress, decompress, most_exact, run_in_int8, to_int8
 from ddot.records import OPEN, State
 from ddot.tokens import Vocabulary, learn_bpe
 
@@ -47,16 +47,29 @@ def test_rows_come_back_within_half_a_step(n, k, size, seed):
 
 
 @needs_kernels
+@pytest.mark.parametrize("fine", [False, True])
 @given(st.integers(1, 9), st.sampled_from([16, 64, 96]), st.integers(1, 33), st.integers(0, 99))
-def test_products_agree_with_float32(rows, k, n, seed):
+def test_products_agree_with_float32(fine, rows, k, n, seed):
     chance = torch.Generator().manual_seed(seed)
     x, w = torch.randn(rows, k, generator=chance), torch.randn(n, k, generator=chance)
+    x *= torch.logspace(-3, 3, rows)[:, None]  # a large row does not spoil a small one
     whole, scale = to_int8(w)
-    exact = x @ (whole * scale[:, None]).T
-    # An activation is off by half a step at most: 255 steps from the least to the greatest.
-    step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 255
-    bound = 0.51 * step * (whole.abs() * scale[:, None]).sum(-1) + 1e-3
-    assert ((Int8Linear(whole, scale)(x) - exact).abs() <= bound).all()
+    exact = x.double() @ (whole * scale[:, None]).double().T
+    # An activation is off by half a step at most, of which there are so many from 0 to the greatest of its row.
+    half = most_exact() // 2
+    step = x.abs().amax(-1, keepdim=True) / half
+    bound = 0.51 * step / (2 * half if fine else 1) * (whole.abs() * scale[:, None]).sum(-1)
+    bound = bound + 1e-5 * x.abs() @ (whole.abs() * scale[:, None]).T  # sums in float32
+    assert ((Int8Linear(whole, scale, fine=fine)(x) - exact).abs() <= bound).all()
+
+
+@needs_kernels
+@pytest.mark.parametrize(("rows", "k", "n"), [(1, 64, 32), (5, 576, 576), (16, 1536, 96), (2, 96, 4000)])
+def test_this_processor_adds_products_exactly(rows, k, n):
+    """The largest numbers there are, all of one sign: 16 bits hold no two products of 255 and 127."""
+    whole, x = torch.full((n, k), 127, dtype=torch.int8), torch.ones(rows, k)
+    half = most_exact() // 2
+    assert (Int8Linear(whole, torch.ones(n))(x * half) == half * 127 * k).all()
 
 
 @needs_kernels
