@@ -77,6 +77,7 @@ class Meter:
     def _reset(self) -> None:
         self.slots = self.waited = self.arithmetic = 0.0
         self.steps = 0
+        self.counts = True  # whether the step under way counts for the speed
         self.figures: Tensor | None = None
         self.mark = time.monotonic()
 
@@ -100,19 +101,21 @@ class Meter:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """A step of a shape that has not been seen: how long it takes to compile is nothing that training has used."""
+        """A step of a shape that has not been seen: it counts for nothing but what is learnt in it."""
         start = time.monotonic()
         with self.apart():
             yield
         self.began += time.monotonic() - start
+        self.counts = False
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:
         """After a step. Figures stay on the device until a line is due."""
         B, L = slots.u.shape
         share = LogLinear().masked_share(slots.t)[:, None]
         masked = int(((slots.u < share) & (slots.kind != PROMPT)).sum())
-        self.slots += B * L * self.world
-        self.arithmetic += self.flops(B * L, L, masked) * self.world
+        self.slots += B * L * self.world * self.counts
+        self.arithmetic += self.flops(B * L, L, masked) * self.world * self.counts
+        self.counts = True
         self.steps += 1
         self.figures = losses if self.figures is None else self.figures + losses
         self.norm, self.rate_factor = norm, rate_factor

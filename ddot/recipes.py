@@ -150,7 +150,7 @@ def _compared(name: str, method: Method) -> Run:
         name=name,
         data=replace(base.data, sources=sources),
         plans=(Plan(method, masks, lengths=(64,), full_noise=0.1, weight=0.75), code),
-        training=replace(base.training, seconds=300.0, accumulate=2),  # LC's rows are twice as long: memory for all
+        training=replace(base.training, seconds=300.0, accumulate=2, dev_every=0),  # memory for LC's rows of 2L
     )
 
 

@@ -33,7 +33,7 @@ from ddot.windows import SLOTS
 class Shape:
     """What all batches have in common: their rows, what L of still slots is a multiple of, slots judged at a time.
 
-    A CPU fills one row, as wide as it needs: quickest there, and 8-bit activations have one scale a call. On a GPU
+    A CPU fills one row, as wide as it needs: quickest there, and nobody changes how its sums are rounded. On a GPU
     full batches of few widths are quick, and few shapes are to be compiled.
     """
 

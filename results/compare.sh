@@ -23,24 +23,9 @@ evaluate() { # folder, name of the rows, ways, further options
     $python -m ddot evaluate "$folder" --bench "$bench" --output "$rows/$name.jsonl" --methods "$ways" \
         --tasks free ${EVALUATE:-} "$@" >/dev/null
 }
-begun=
-together() { # as evaluate, three at a time: more of them only wait for each other
-    evaluate "$@" &
-    begun="$begun $!"
-    set -- $begun
-    if [ $# -ge 3 ]; then
-        wait "$1"
-        shift
-        begun=$*
-    fi
-}
-finish() { # all of them, or none of what follows
-    for process in $begun; do wait "$process"; done
-    begun=
-}
 everywhere() { # method, ways: all texts and programs
-    together "runs/smollm2_$1" "$1" "$2"
-    together "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
+    evaluate "runs/smollm2_$1" "$1" "$2"
+    evaluate "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
 }
 
 for method in ddot no_ot lc pop fixed ar insertion; do
@@ -50,17 +35,35 @@ for factor; do
     train smollm2_ddot "runs/lambda-$factor" $((seconds / 3)) --set training.position_factor="$factor"
 done
 
-everywhere ar autoregressive # first, it takes longest
-everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap
-everywhere no_ot no-ot,no-ot-u
-everywhere lc lc,lc-leap
-everywhere pop pop,pop-leap
-everywhere fixed fixed-guessed,fixed-oracle
-everywhere insertion insertion
-for factor; do
-    together "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
-done
-finish
+# Three at a time: more of them only wait for each other. Stopped, they stop.
+begun=
+trap 'for lane in $begun; do pkill -P "$lane"; kill "$lane"; done 2>/dev/null || :' EXIT
+trap 'exit 130' INT TERM
+lane() { # a function, beside others
+    "$@" &
+    begun="$begun $!"
+}
+first() {
+    everywhere ar autoregressive
+    everywhere insertion insertion
+}
+second() {
+    everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap
+    for factor; do
+        evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
+    done
+    everywhere fixed fixed-guessed,fixed-oracle
+}
+third() {
+    everywhere no_ot no-ot,no-ot-u
+    everywhere lc lc,lc-leap
+    everywhere pop pop,pop-leap
+}
+lane first
+lane second "$@"
+lane third
+for process in $begun; do wait "$process"; done
+begun=
 # One after the other: these are timed. In a file that comes last they stand for those that were made beside others.
 timed() { # method, ways
     evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64

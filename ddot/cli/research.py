@@ -97,6 +97,7 @@ def evaluate(
         str, typer.Option(help="Names, with commas.")
     ] = "bleu2,bleu4,success,length_error,length_error_abs",
     device: Device = None,
+    batch: Annotated[int, typer.Option(min=1, help="Texts of 64 slots that a GPU fills at once.")] = 512,
     as_json: AsJson = False,
 ) -> None:
     """Fill benchmark items and score the texts; goes on where it was stopped.
@@ -109,8 +110,8 @@ def evaluate(
 
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
-    batch, threads = (512, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
-    loaded = Loaded(asked.denoiser, asked.tokenizer, model, batch, threads, training)
+    at_once, threads = (batch, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
+    loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
     rows = []

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from ddot.backbones.llama import LlamaConfig
-from ddot.benchmarks import read_items
+from ddot.benchmarks import CodeItem, read_items
 from ddot.chance import row_keys
 from ddot.checkpoint import save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.evaluate import Loaded, evaluate, generate, ways
+from ddot.evaluate import Loaded, Way, evaluate, generate, ways
+from ddot.methods.insertion import Insertion
 from ddot.package import training_of
 from ddot.rescore import rescore
 from ddot.tables import read_rows, render
@@ -65,6 +66,22 @@ def test_unfilled_located_and_full_items_by_hand(model, bench):
     texts, _ = generate(model, items, ways()["fixed-oracle"], located=True, steps=2)
     assert texts[1] == list(items[1].words)  # nothing was missing, nothing is added
     assert texts[0][:3] == ["the", "small", "boat"]
+
+
+def test_longer_texts_are_filled_fewer_at_once(model, bench):
+    seen = []
+
+    class Counting(Insertion):
+        def sample(self, model, prompts, L, steps, keys):
+            seen.append(len(prompts))
+            return super().sample(model, prompts, L, steps, keys)
+
+    words = read_items(bench / "own.test.jsonl") * 4
+    programs = [CodeItem(str(i), "x = 1\n", "y = 2\n", "z = 3\n") for i in range(5)]
+    for items, expected in ((words, [8, 4]), (programs, [2, 2, 1])):  # 64 slots are usual, programs ask for 256
+        seen.clear()
+        generate(replace(model, batch=8), items, Way("counting", method=Counting()), located=False, steps=2)
+        assert seen == expected
 
 
 def test_goes_on_where_it_stopped(model, bench, tmp_path):

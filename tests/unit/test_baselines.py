@@ -64,6 +64,12 @@ def states(method, net, prompts, steps=4, keys=None):
         return list(method.sample(net, prompts, L, steps, row_keys(4, len(prompts)) if keys is None else keys))
 
 
+def test_ddot_leaves_the_start_in_one_long_step():
+    for method, second in ((DDOT(), 7 / 8), (LeftContext(), 31 / 32), (PositionPrediction(), 31 / 32)):
+        times = [float(state.t[0]) for state in states(method, network(), list(examples())[:2], steps=32)]
+        assert (times[0], times[1], times[-1], len(times)) == (1, second, 0, 33)
+
+
 def equal(a, b):
     return all(torch.equal(getattr(a, field.name), getattr(b, field.name)) for field in dataclasses.fields(a))
 

@@ -20,6 +20,7 @@ def test_compiling_is_no_training(tmp_path, monkeypatch):
         now += 2
         assert meter.elapsed() == 7 + 3 + 2
         assert now - meter.mark == 3 + 2, "nor is it counted for the speed"
+        assert not meter.counts, "nor are its slots"
         with meter.apart():
             now += 10
         assert meter.elapsed() == 7 + 3 + 2 + 10, "looking at dev items is part of the run"

@@ -47,20 +47,32 @@ def test_rows_come_back_within_half_a_step(n, k, size, seed):
 
 
 @needs_kernels
+@pytest.mark.parametrize("most", [127, None], ids=["7 bits", "what the processor can"])
 @pytest.mark.parametrize("fine", [False, True])
 @given(st.integers(1, 9), st.sampled_from([16, 64, 96]), st.integers(1, 33), st.integers(0, 99))
-def test_products_agree_with_float32(fine, rows, k, n, seed):
+def test_products_agree_with_float32(most, fine, rows, k, n, seed):
     chance = torch.Generator().manual_seed(seed)
     x, w = torch.randn(rows, k, generator=chance), torch.randn(n, k, generator=chance)
     x *= torch.logspace(-3, 3, rows)[:, None]  # a large row does not spoil a small one
     whole, scale = to_int8(w)
+    layer = Int8Linear(whole, scale, fine=fine)
+    layer.most = most or layer.most
     exact = x.double() @ (whole * scale[:, None]).double().T
     # An activation is off by half a step at most, of which there are so many from 0 to the greatest of its row.
-    half = most_exact() // 2
+    half = layer.most // 2
     step = x.abs().amax(-1, keepdim=True) / half
     bound = 0.51 * step / (2 * half if fine else 1) * (whole.abs() * scale[:, None]).sum(-1)
     bound = bound + 1e-5 * x.abs() @ (whole.abs() * scale[:, None]).T  # sums in float32
-    assert ((Int8Linear(whole, scale, fine=fine)(x) - exact).abs() <= bound).all()
+    assert ((layer(x) - exact).abs() <= bound).all()
+
+
+@needs_kernels
+def test_what_lies_just_below_a_half_is_rounded_once():
+    x = torch.zeros(1, 16)
+    x[0, :2] = torch.tensor([63.0, 21.499998])  # as float32, 21.499998 + 64.5 is 86
+    layer = Int8Linear(*to_int8(torch.eye(16)), fine=True)
+    layer.most = 127
+    torch.testing.assert_close(layer(x), x, atol=1 / 126, rtol=0)
 
 
 @needs_kernels
