@@ -1,6 +1,6 @@
 """Where slots sit: the clean grid, the terminal positions, the straight paths between them.
 
-Positions live in [-1, 1]. Knows nothing about tokens or networks.
+Positions live in [-1, 1]; only a stretched grid may begin a little outside. Knows nothing about tokens or networks.
 """
 
 from dataclasses import dataclass
