@@ -178,8 +178,12 @@ def evaluate(
     seed: int = 0,
     limit: int | None = None,
     metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
+    language_model: Callable[..., Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl."""
+    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl.
+
+    `language_model`: for perplexity, as in `score`.
+    """
     for name, given, known in (
         ("task", tasks, ("located", "free")),
         ("method", methods, ("unfilled", *ways())),
@@ -207,7 +211,7 @@ def evaluate(
         else:
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
             row |= model.training
-        row |= score(items, texts, metrics) | _cut(items, model.tokenizer)
+        row |= score(items, texts, metrics, language_model) | _cut(items, model.tokenizer)
         row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": code}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):

@@ -1,13 +1,18 @@
-"""Commands for research: prepare, train, convert, evaluate, score, tables."""
+"""Commands for research: prepare, train, convert, evaluate, score, compare, tables."""
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, Seed, app, load_model, show
+from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, show
+
+LanguageModelFolder = Annotated[
+    Path | None, typer.Option("--language-model", help="For perplexity: a causal model that ddot convert made.")
+]
 
 
 @app.command()
@@ -98,6 +103,7 @@ def evaluate(
     ] = "bleu2,bleu4,success,length_error,length_error_abs",
     device: Device = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts of 64 slots that a GPU fills at once.")] = 512,
+    language_model: LanguageModelFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Fill benchmark items and score the texts; goes on where it was stopped.
@@ -114,8 +120,9 @@ def evaluate(
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
+    fluent = _language_model(language_model)
     rows = []
-    for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures):
+    for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluent):
         print(f"ddot: {row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps: done", file=sys.stderr)
         rows.append(row)
     for sentence in {said for row in rows for said in row.pop("missing", {}).values()}:
@@ -151,6 +158,8 @@ def score_texts(
     rows: Annotated[Path, typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
     bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
     metrics: Annotated[str, typer.Option(help="Names, with commas; those a row has are not worked out again.")],
+    samples: Annotated[int, typer.Option(min=0, help="Resamples of the items for 95% intervals; 0: none.")] = 0,
+    language_model: LanguageModelFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """More metrics for texts that were filled before; no model is needed.
@@ -160,11 +169,47 @@ def score_texts(
     from ddot.rescore import rescore
 
     names = metrics.split(",")
-    found = list(rescore(rows, bench, names))
+    found = list(rescore(rows, bench, names, samples, _language_model(language_model)))
     for sentence in {said for row in found for said in row.get("missing", {}).values()}:
         print(f"ddot: {sentence}", file=sys.stderr)
     shown = ("method", "dataset", "task", "steps", "seed", *names)
     show([row if as_json else {name: row.get(name) for name in shown} for row in found], as_json)
+
+
+@app.command()
+def compare(
+    rows: Annotated[list[Path], typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
+    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
+    methods: Annotated[str, typer.Option(help="The first is compared with each of the others; with commas.")],
+    metrics: Annotated[str, typer.Option(help="Names, with commas.")] = "bleu4,success",
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the items.")] = 1000,
+    language_model: LanguageModelFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """How much better one method is than others, with 95% intervals of the paired bootstrap.
+
+    Example: ddot compare rows/*.jsonl --bench bench --methods ddot-u,lc,pop
+    """
+    from ddot.rescore import contrast
+
+    lines = [row for row in rows if not row.name.endswith(".texts.jsonl")]
+    names, measures = methods.split(","), metrics.split(",")
+    found = list(contrast(lines, bench, names, measures, samples, _language_model(language_model)))
+    for sentence in {said for row in found for said in row.pop("missing", {}).values()}:
+        print(f"ddot: {sentence}", file=sys.stderr)
+    found = [row for row in found if "metric" in row]
+    if not found:
+        print("ddot: no two rows of these methods filled the same items with as many steps", file=sys.stderr)
+    aside = () if as_json else ("model", "other", "split", "seed", "items")
+    show([{name: value for name, value in row.items() if name not in aside} for row in found], as_json)
+
+
+def _language_model(folder: Path | None) -> Callable[..., Any] | None:
+    if folder is None:
+        return None
+    from ddot.metrics.fluency import causal_model
+
+    return causal_model(folder, device="cuda" if cuda() else "cpu")
 
 
 @app.command()

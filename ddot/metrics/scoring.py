@@ -159,7 +159,7 @@ def _programs(items: Sequence[Reference]) -> list[str]:
 
 def _perplexity(filled: Filled) -> Sums:
     if filled.language_model is None:
-        raise ValueError("perplexity needs a language model; give the folder of one made by `ddot convert`")
+        raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
     from ddot.metrics.fluency import perplexity  # loads torch, which no other metric needs
 
     return perplexity(filled.lines, filled.language_model)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,7 +15,7 @@ from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, Way, evaluate, generate, ways
 from ddot.methods.insertion import Insertion
 from ddot.package import training_of
-from ddot.rescore import rescore
+from ddot.rescore import contrast, rescore
 from ddot.tables import read_rows, render
 from ddot.tables.lines import measured
 from ddot.tokens import learn_bpe
@@ -156,6 +157,48 @@ def test_texts_are_scored_again_without_the_model(model, bench, tmp_path):
     (bench / "own.test.jsonl").write_text("".join((bench / "own.test.jsonl").read_text().splitlines(True)[:2]))
     with pytest.raises(ValueError, match="has 3 items and the benchmark has 2; give the --bench"):
         list(rescore(output, bench, ("d2",)))
+
+
+def test_intervals_and_paired_differences(model, bench, tmp_path):
+    """An interval holds the score it is of; a method against itself differs by nothing, however often it is drawn."""
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    (mine,) = rows_of(model, bench, first, methods=("planned",), tasks=("free",))
+    theirs = rows_of(model, bench, second, methods=("unfilled", "lc"), tasks=("free",))
+    (row,) = rescore(first, bench, ("bleu2", "d2"), samples=50)
+    low, high = row["intervals"]["bleu2"]
+    assert low <= row["bleu2"] == mine["bleu2"] <= high
+    assert row["intervals"]["d2"] is None  # no sum over items
+    assert list(rescore(first, bench, ("bleu2", "d2"), samples=50)) == []
+
+    found = list(contrast([first, second], bench, ["planned", "unfilled", "lc"], ["bleu2", "success"], samples=50))
+    assert [(each["second"], each["metric"]) for each in found] == [
+        (name, metric) for name in ("unfilled", "lc") for metric in ("bleu2", "success")
+    ]
+    for each in found:
+        (other,) = (row for row in theirs if row["method"] == each["second"])
+        assert each["difference"] == pytest.approx(mine[each["metric"]] - other[each["metric"]])
+        assert each["low"] <= each["difference"] <= each["high"]
+    second.write_text(first.read_text().replace('"planned"', '"copied"'))
+    texts = first.with_suffix(".texts.jsonl").read_text()
+    second.with_suffix(".texts.jsonl").write_text(texts.replace('"planned"', '"copied"'))
+    (same,) = contrast([first, second], bench, ["planned", "copied"], ["bleu2"], samples=50)
+    assert (same["difference"], same["low"], same["high"], same["wins"]) == (0, 0, 0, 0.5)
+    with pytest.raises(ValueError, match="no row has the method 'magic'; there are planned, copied"):
+        list(contrast([first, second], bench, ["planned", "magic"], ["bleu2"]))
+    with pytest.raises(ValueError, match="one method"):
+        list(contrast([first], bench, ["planned"], ["bleu2"]))
+
+
+def test_perplexity_of_a_row(model, bench, tmp_path):
+    """With a model that gives every token log 2 nats, all texts have the perplexity 2, when filled or afterwards."""
+    two = lambda texts: (np.log(2) * np.array([len(t) for t in texts]), np.array([len(t) for t in texts]))  # noqa: E731
+    output = tmp_path / "rows.jsonl"
+    (row,) = rows_of(model, bench, output, ("planned",), tasks=("free",), metrics=("perplexity",), language_model=two)
+    assert row["perplexity"] == pytest.approx(2)
+    (row,) = rows_of(model, bench, output, ("lc",), tasks=("free",), metrics=("bleu2", "perplexity"))
+    assert "--language-model" in row["missing"]["perplexity"]
+    (row,) = rescore(output, bench, ("perplexity",), language_model=two)
+    assert (row["method"], row["perplexity"]) == ("lc", pytest.approx(2))
 
 
 def test_mistakes(model, bench, tmp_path):

@@ -1,46 +1,35 @@
 #!/bin/sh
-# Train every method of the tables alike and fill the benchmarks with each:
-#   results/compare.sh BENCH ROWS SECONDS [λ …]
+# Fill the benchmarks with what results/train.sh trained, and write the rows of the tables:
+#   results/fill.sh BENCH ROWS [λ …]
 #
-# Needs a GPU, the corpora that docs/guide.md names in runs/data, and the base model in runs/base/smollm2. With values
-# of λ, DDOT is also trained with each of them for a third of the seconds. Interrupted, it goes on where it was.
-# TRAIN and EVALUATE may hold further options.
-set -eu
-bench=$1 rows=$2 seconds=$3
-shift 3
-python=${PYTHON:-python}
-mkdir -p "$rows"
+# Interrupted, it goes on where it was; what fails does not stop the others, and the exit status is 1. EVALUATE may hold
+# more options.
+set -u
+failed=0
+bench=$1 rows=$2
+shift 2
+mkdir -p "$rows" || exit
 
-train() { # recipe, folder, seconds, settings
-    recipe=$1 folder=$2 time=$3
-    shift 3
-    $python -m ddot train "$recipe" --output "$folder" --resume \
-        --set training.seconds="$time" ${TRAIN:-} "$@" >/dev/null
-}
 evaluate() { # folder, name of the rows, ways, further options
     folder=$1 name=$2 ways=$3
     shift 3
-    $python -m ddot evaluate "$folder" --bench "$bench" --output "$rows/$name.jsonl" --methods "$ways" \
-        --tasks free ${EVALUATE:-} "$@" >/dev/null
+    "${PYTHON:-python}" -m ddot evaluate "$folder" --bench "$bench" --output "$rows/$name.jsonl" --methods "$ways" \
+        --tasks free ${EVALUATE:-} "$@" >/dev/null || failed=1
 }
 everywhere() { # method, ways: all texts and programs
     evaluate "runs/smollm2_$1" "$1" "$2"
     evaluate "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
 }
 
-for method in ddot no_ot lc pop fixed ar insertion; do
-    train smollm2_$method runs/smollm2_$method "$seconds"
-done
-for factor; do
-    train smollm2_ddot "runs/lambda-$factor" $((seconds / 3)) --set training.position_factor="$factor"
-done
-
 # Three at a time: more of them only wait for each other. Stopped, they stop.
 begun=
 trap 'for lane in $begun; do pkill -P "$lane"; kill "$lane"; done 2>/dev/null || :' EXIT
 trap 'exit 130' INT TERM
 lane() { # a function, beside others
-    "$@" &
+    {
+        "$@"
+        exit $failed
+    } &
     begun="$begun $!"
 }
 first() {
@@ -62,7 +51,7 @@ third() {
 lane first
 lane second "$@"
 lane third
-for process in $begun; do wait "$process"; done
+for process in $begun; do wait "$process" || failed=1; done
 begun=
 # One after the other: these are timed. In a file that comes last they stand for those that were made beside others.
 timed() { # method, ways
@@ -71,3 +60,4 @@ timed() { # method, ways
 timed ddot ddot-u
 timed lc lc
 timed pop pop
+exit $failed
