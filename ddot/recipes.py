@@ -124,7 +124,15 @@ def smollm2() -> Run:
     )
 
 
-def _compared(name: str, method: Method) -> Run:
+def smollm2_trunk() -> Run:
+    """What the compared methods start from, as the paper's start from SEDD: SmolLM2-135M as a masked diffusion model of
+    texts whose lengths are known. It has seen neither [pad]s nor positions that move."""
+    run = _compared("smollm2_trunk", FixedLength(), start="runs/base/smollm2")
+    fast = replace(run.training, seconds=1000.0, rate=1e-3, matrix_rate=2e-3)
+    return replace(run, training=fast)
+
+
+def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> Run:
     """A method on the same trunk, data, batch and minutes as the others: the paper's free task, both kinds of mask.
 
     A quarter of the batches is Python, so that one training serves the tables of text and of code: lines of a function
@@ -148,25 +156,31 @@ def _compared(name: str, method: Method) -> Run:
     return replace(
         base,
         name=name,
+        start=start,
         data=replace(base.data, sources=sources),
         plans=(Plan(method, masks, lengths=(64,), full_noise=0.1, weight=0.75), code),
-        training=replace(base.training, seconds=300.0, accumulate=2, dev_every=0),  # memory for LC's rows of 2L
+        # accumulate: memory for LC's rows of 2L
+        training=replace(
+            base.training, seconds=300.0, rate=5e-4, matrix_rate=1e-3, position_warmup=100, accumulate=2, dev_every=0
+        ),
     )
 
 
 def _comparison() -> dict[str, Callable[[], Run]]:
-    """The methods of the tables, each with its own training."""
+    """The methods of the tables, each with its own training. The autoregressive one starts from the language model
+    itself, which reads from left to right as it does."""
     weight = TokenUnitWeight(at_most=64)
+    ddot = DDOT(terminal=STARTS, position_weight=weight, room_factor=1.0)
     methods: dict[str, Method] = {
-        "smollm2_ddot": DDOT(terminal=STARTS, position_weight=weight),
-        "smollm2_no_ot": DDOT(terminal=STARTS, position_weight=weight, couple=couple_independently),
+        "smollm2_ddot": ddot,
+        "smollm2_no_ot": replace(ddot, couple=couple_independently),
         "smollm2_lc": LeftContext(),
         "smollm2_pop": PositionPrediction(position_weight=weight),
-        "smollm2_fixed": FixedLength(position_weight=weight),
-        "smollm2_ar": Autoregressive(),
+        "smollm2_fixed": FixedLength(),
         "smollm2_insertion": Insertion(),
     }
-    return {name: partial(_compared, name, method) for name, method in methods.items()}
+    made: dict[str, Callable[[], Run]] = {name: partial(_compared, name, method) for name, method in methods.items()}
+    return made | {"smollm2_ar": partial(_compared, "smollm2_ar", Autoregressive(), start="runs/base/smollm2")}
 
 
 def _papers(name: str, size: Callable[[int], DiTConfig], source: str, start: str, L: int, couple: bool = True) -> Run:
@@ -226,6 +240,7 @@ def _stage(name: str, config: Callable[[int], DiTConfig], source: str, start: st
 RECIPES: dict[str, Callable[[], Run]] = {
     "toy": toy,
     "smollm2": smollm2,
+    "smollm2_trunk": smollm2_trunk,
     **_comparison(),
     **_two_stages("small", DiTConfig.small),
     **_two_stages("medium", DiTConfig.medium),

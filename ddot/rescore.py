@@ -1,5 +1,7 @@
-"""`ddot score` and `ddot compare`: more metrics for texts that were filled before, and how sure a difference is. No model
-is needed: rows and texts as `ddot evaluate` wrote them, and the benchmark's items."""
+"""`ddot score` and `ddot compare`: more metrics for texts that were filled before, and how sure a difference is.
+
+No model is needed: rows and texts as `ddot evaluate` wrote them, and the benchmark's items.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +12,6 @@ from ddot.benchmarks import BenchmarkItem, read_set
 from ddot.metrics import METRICS, compare, score
 from ddot.tables import read_rows
 from ddot.tables.lines import IDENTITY, is_number
-
 
 # Two rows that agree in these filled the same items with as many steps.
 SAME_TASK = ("dataset", "split", "task", "steps", "seed", "items")

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 
 from ddot.tables import page
-from ddot.tables.comparisons import COMPARISONS, compare, overview, short_table
+from ddot.tables.comparisons import COMPARISONS, HEADS, compare, overview, short_table
+from ddot.tables.differences import difference_tables
 from ddot.tables.lines import Row, measured
 from ddot.tables.settings import settings_table
 from ddot.tables.speed import speed_tables
 from ddot.tables.sweeps import lambda_table, steps_table
 
-NAMES = ("overview", "main", *COMPARISONS, "lambda", "steps", "hyperparameters", "speed")
+NAMES = ("overview", "main", *COMPARISONS, "differences", "lambda", "steps", "hyperparameters", "speed")
 
 
 def render(rows: Sequence[Row], table: str | None = None, latex: bool = False) -> str:
-    """The table of that name, or all of them: rows of `ddot evaluate` and `ddot bench` beside the paper's numbers."""
+    """The table of that name, or all of them: rows of `ddot evaluate`, `ddot compare` and `ddot bench` beside the
+    paper's numbers."""
     if table is not None and table not in NAMES:
         raise ValueError(f"there is no table '{table}'; there are {', '.join(NAMES)}")
     write = page.latex if latex else page.markdown
@@ -21,10 +23,13 @@ def render(rows: Sequence[Row], table: str | None = None, latex: bool = False) -
 
 
 def make(rows: Sequence[Row], names: Sequence[str] = NAMES) -> list[page.Table]:
-    """The tables of these names. Rows that are no rows of either command are refused, whatever is asked for."""
-    ours, speeds = measured(rows), speed_tables(rows)
-    if tuple(names) == ("speed",) and not speeds:
-        raise ValueError(f"there are no rows of `ddot bench` among {len(rows)}; give a file that it wrote with --json")
+    """The tables of these names. Rows that are of none of these commands are refused, whatever is asked for."""
+    ours, speeds, apart = measured(rows), speed_tables(rows), difference_tables(rows, HEADS)
+    for name, found, command in (("speed", speeds, "bench"), ("differences", apart, "compare")):
+        if tuple(names) == (name,) and not found:
+            raise ValueError(
+                f"there are no rows of `ddot {command}` among {len(rows)}; give a file that it wrote with --json"
+            )
     made: list[page.Table] = []
     for name in names:
         if name in COMPARISONS:
@@ -33,6 +38,8 @@ def make(rows: Sequence[Row], names: Sequence[str] = NAMES) -> list[page.Table]:
             made.append(overview(ours))
         elif name == "main":
             made.append(short_table(ours))
+        elif name == "differences":
+            made += apart
         elif name == "lambda":
             made.append(lambda_table(ours))
         elif name == "steps":

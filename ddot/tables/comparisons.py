@@ -24,8 +24,10 @@ from ddot.tables.paper import paper_tables, paper_values, printed
 
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
-    "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4",
+    "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
 }  # fmt: skip
+# What we also have beside a metric of the paper's, where it was measured.
+BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity"}
 PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"))  # share a column, as in the paper
 MOVING = (UNFILLED, *(name for name in LABELS if name.startswith("ddot-")))
 
@@ -53,7 +55,10 @@ COMPARISONS = {
         notes=("The paper names no task here; its numbers with OT are those of DDOT-R small on the random sets.",),
     ),
     "sizes": Comparison("Sizes of the network", MOVING, models=True),
-    "diversity": Comparison("Diversity: different n-grams in percent of all"),
+    "diversity": Comparison(
+        "Diversity: different n-grams in percent of all",
+        notes=("PPL, where there is one: perplexity under a language model, lower is more fluent.",),
+    ),
 }
 
 
@@ -61,7 +66,7 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
     """One of `COMPARISONS`: the paper's lines, then ours for each task."""
     kind, numbers = COMPARISONS[name], paper_tables()[name]
     sets: list[str] = numbers["sets"]
-    extra = ["meteor_nltk"] if "meteor" in numbers["metrics"] else []
+    extra = [beside for metric, beside in BESIDE.items() if metric in numbers["metrics"]]
     metrics = [*numbers["metrics"], *(metric for metric in extra if any(_has(row, metric, sets) for row in rows))]
     columns = paired(metrics)
     every = gather(rows, sets, kind.methods, metrics)

@@ -54,9 +54,9 @@ WHOLE = {
     "test": {"1bw": 1000, "yelp": 1000, "code": 500},
     "dev": {"1bw": 500, "yelp": 500, "code": 300},
 }
-_LOWER_IS_BETTER = ("length_error_abs",)
+_LOWER_IS_BETTER = ("length_error_abs", "perplexity")
 _NOT_COMPARED = ("length_error", "seconds")
-_FORMATS = {"nist2": ".2f", "nist4": ".2f", "length_error": "+.1f", "seconds": ".3g"}
+_FORMATS = {"nist2": ".2f", "nist4": ".2f", "length_error": "+.1f", "seconds": ".3g", "perplexity": ".0f"}
 
 Row = Mapping[str, Any]
 
@@ -70,7 +70,7 @@ class Measure:
 
     def text(self, metric: str) -> str:
         form = _FORMATS.get(metric, ".1f")
-        shown = _signed(self.mean, form)
+        shown = signed(self.mean, form)
         spread = ".2g" if form.endswith("g") else form.lstrip("+")
         return shown if self.deviation is None else f"{shown} ± {self.deviation:{spread}}"
 
@@ -79,7 +79,7 @@ class Measure:
         return float(f"{self.mean:{_FORMATS.get(metric, '.1f')}}")
 
 
-def _signed(value: float, form: str) -> str:
+def signed(value: float, form: str) -> str:
     """The number with a true minus, and no sign where it is shown as 0."""
     text = f"{value:{form}}"
     if float(text) == 0:
@@ -123,7 +123,7 @@ def measured(rows: Iterable[Row]) -> list[Row]:
     """The rows of `ddot evaluate` among `rows`, each measurement once: what a later row says of it holds."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for number, row in enumerate(rows, 1):
-        if "method" not in row and "dataset" not in row:
+        if ("method" not in row and "dataset" not in row) or "second" in row:  # of `ddot bench`, of `ddot compare`
             continue
         lacking = [name for name in IDENTITY if name not in row]
         if lacking:

@@ -9,7 +9,7 @@ from ddot.tables.paper import paper_tables, printed
 if TYPE_CHECKING:
     from ddot.run import Run
 
-RECIPES = ("sedd_medium_1bw", "smollm2")  # the paper's run, and the embedded model's
+RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
 
 
 def settings_table(names: Sequence[str] = RECIPES) -> Table:

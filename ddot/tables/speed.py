@@ -19,13 +19,13 @@ def speed_tables(rows: Sequence[Row]) -> list[Table]:
     """A table for each bench that `rows` hold."""
     found: dict[str, list[Row]] = {}
     for number, row in enumerate(rows, 1):
-        if "method" in row or "dataset" in row:
+        if "method" in row or "dataset" in row:  # of `ddot evaluate` or `ddot compare`
             continue
         first = next(iter(row), "")
         if first not in BENCHES:
             raise ValueError(
-                f"row {number} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …) or of "
-                f"`ddot bench` ({', '.join(BENCHES)})"
+                f"row {number} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
+                f"`ddot compare` (first, second, …) or `ddot bench` ({', '.join(BENCHES)})"
             )
         found.setdefault(first, []).append(row)
     return [_speed_table(first, found[first]) for first in BENCHES if first in found]

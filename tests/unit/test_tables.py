@@ -381,6 +381,33 @@ def test_every_method_has_its_line_in_every_table_it_belongs_to():
         assert here >= set(LABELS.values())
 
 
+def difference(second, dataset="1bw-block", metric="bleu4", low=0.5, high=1.5, **more):
+    apart = {"difference": 1.0, "low": low, "high": high, "wins": 0.9}
+    about = {"first": "ddot-u", "second": second, "model": "a", "other": "b", "dataset": dataset, "split": "test"}
+    return {**about, "task": "free", "steps": 16, "seed": 0, "items": 1000, "metric": metric, **apart, **more}
+
+
+def test_differences_stand_beside_rows_of_the_other_commands():
+    rows = [difference("lc"), difference("pop", low=-0.5), difference("lc", "yelp-block", "success", -2.0, -0.1)]
+    found = table([row(), *rows], "differences")
+    title = "DDOT-U minus …, free, 16 steps"
+    assert found[f"{title} > LC"] == ["⟨+1.0⟩ [+0.5, +1.5]", "⟨+1.0⟩ [−2.0, −0.1]"]
+    assert found[f"{title} > PoP"] == ["+1.0 [−0.5, +1.5]", "–"]
+    assert table([row(), *rows], "block") == table([row()], "block")
+    with pytest.raises(ValueError, match="no rows of `ddot compare` among 1; give a file"):
+        render([row()], "differences")
+    with pytest.raises(ValueError, match="row 1 has no 'low'"):
+        render([{key: value for key, value in difference("lc").items() if key != "low"}])
+
+
+def test_perplexity_stands_beside_diversity_where_it_was_measured():
+    rows = [row("lc", "1bw-random", d2=30.0, d4=80.0), row("ddot-u", "1bw-random", d2=31.0, d4=80.0)]
+    assert table(rows, "diversity")["ours, free > LC"] == ["30.0", "80.0", "–", "–"]
+    measured = [row("lc", "1bw-random", d2=30.0, perplexity=90.4), row("pop", "1bw-random", d2=30.0, perplexity=40.0)]
+    assert table(measured, "diversity")["ours, free > LC"] == ["30.0", "–", "90", "–", "–", "–"]
+    assert table(measured, "diversity")["ours, free > PoP"][2] == "⟨40⟩"
+
+
 def test_a_later_row_of_the_same_measurement_holds():
     rows = [row(bleu2=1.0), row(bleu2=2.0, nist2=7.0)]
     assert table(rows, "block")["ours, free > planned lengths, still slots"][:2] == ["2.0 / 40.0", "7.00 / –"]
@@ -394,8 +421,8 @@ def test_hyperparameters_are_the_recipes_own():
     assert found["λ"][:3] == ["300 (with scaling)", "10", "10"]
     assert found["learning rate"][:3] == ["3e-4", "3e-5", "3e-5"]
     paper, ours = recipes.recipe("sedd_medium_1bw").training, recipes.recipe("smollm2").training
-    assert lines[0][3:] == ["recipe sedd_medium_1bw", "recipe smollm2"]
-    assert found["β₂"] == ["0.999", "–", f"{paper.betas[1]}", f"{ours.betas[1]}"]
+    assert lines[0][3:] == ["recipe sedd_medium_1bw", "recipe smollm2", "recipe smollm2_ddot"]
+    assert found["β₂"][:4] == ["0.999", "–", f"{paper.betas[1]}", f"{ours.betas[1]}"]
     assert found["λ"][3].startswith(f"{ours.position_factor:g} ")
     assert found["batch size"][2] == f"{paper.slots // 64} × 64 slots"
 
@@ -420,14 +447,14 @@ def many_rows():
     sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random", "code-block", "tiny")
     rows = [row(m, d, task=t) for m in LABELS for d in sets for t in ("free", "located")]
     rows += [row(dataset="yelp-block", steps=K, seed=K, d2=30.0, meteor_nltk=1.0) for K in (5, 7)]
-    return rows + [row("other", model=f"x_{x}", position_factor=x) for x in (1, 2)] + SPEEDS
+    return rows + [row("other", model=f"x_{x}", position_factor=x) for x in (1, 2)] + SPEEDS + [difference("lc")]
 
 
 @pytest.mark.parametrize("rows", [[], many_rows()], ids=["no rows", "many rows"])
 def test_every_line_has_every_column(rows):
     tables = in_markdown(render(rows))
     pages = render(rows, latex=True)
-    assert len(tables) == len(in_latex(pages)) == len(NAMES) - 1 + (3 if rows else 0)
+    assert len(tables) == len(in_latex(pages)) == len(NAMES) - 2 + (4 if rows else 0)
     for lines, (width, cells) in zip(tables, in_latex(pages), strict=True):
         assert {len(line) for line in lines} == {width}
         assert {sum(span for _, span in line) for line in cells} == {width}
@@ -438,7 +465,9 @@ def test_every_line_has_every_column(rows):
     labels = re.findall(r"\\label\{(.*?)\}", pages)
     assert len(set(labels)) == len(labels) == len(tables)
     # What is asked for by name is what stands among all.
-    assert render(rows) == "\n".join(render(rows, name) for name in NAMES if name != "speed" or rows)
+    assert render(rows) == "\n".join(
+        render(rows, name) for name in NAMES if rows or name not in ("speed", "differences")
+    )
     assert pages.isascii()
 
 
