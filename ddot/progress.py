@@ -82,7 +82,7 @@ class Meter:
         self.mark = time.monotonic()
 
     def elapsed(self) -> float:
-        """Seconds of this run, those before it was resumed counted in, those of compiling not."""
+        """Seconds of this run, those before it was resumed counted in, those of starting and compiling not."""
         return self.before + time.monotonic() - self.began
 
     @contextmanager
@@ -100,12 +100,18 @@ class Meter:
         self.mark += time.monotonic() - start
 
     @contextmanager
-    def compiling(self) -> Iterator[None]:
-        """A step of a shape that has not been seen: it counts for nothing but what is learnt in it."""
+    def starting(self) -> Iterator[None]:
+        """Time before a run is under way: it is none of its seconds."""
         start = time.monotonic()
         with self.apart():
             yield
         self.began += time.monotonic() - start
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """A step of a shape that has not been seen: it counts for nothing but what is learnt in it."""
+        with self.starting():
+            yield
         self.counts = False
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:

@@ -121,7 +121,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
             share_done, stop = largest(progress(step, meter.elapsed(), hold.steps, hold.seconds), float(interrupted()))
             if share_done >= 1 or stop:
                 break
-            with meter.waiting():
+            with meter.waiting() if step > before_step else meter.starting():  # workers read the corpora first
                 index, slots = next(stream)
             factor = warm_hold_decay(step, share_done, hold.warmup, hold.decay)
             for optimiser in optimisers:

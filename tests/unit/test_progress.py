@@ -24,3 +24,8 @@ def test_compiling_is_no_training(tmp_path, monkeypatch):
         with meter.apart():
             now += 10
         assert meter.elapsed() == 7 + 3 + 2 + 10, "looking at dev items is part of the run"
+        meter.counts = True
+        with meter.starting():
+            now += 20
+        assert meter.elapsed() == 7 + 3 + 2 + 10, "waiting for the first batch is not"
+        assert meter.counts
