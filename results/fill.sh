@@ -37,7 +37,7 @@ first() {
     everywhere insertion insertion
 }
 second() {
-    everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap
+    everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap,ddot-u-planned,ddot-r-planned
     for factor; do
         evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
     done
