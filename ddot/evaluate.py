@@ -27,7 +27,7 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.metrics import METRICS, score
+from ddot.metrics import METRICS, Fluency, score
 from ddot.positions import grid_terminal, random_terminal
 from ddot.sampling import Leap, MostCertainFirst, Reveal
 from ddot.tokens import Tokenizer
@@ -178,12 +178,9 @@ def evaluate(
     seed: int = 0,
     limit: int | None = None,
     metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
-    language_model: Callable[..., Any] | None = None,
+    fluency: Fluency | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl.
-
-    `language_model`: for perplexity, as in `score`.
-    """
+    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl."""
     for name, given, known in (
         ("task", tasks, ("located", "free")),
         ("method", methods, ("unfilled", *ways())),
@@ -211,7 +208,9 @@ def evaluate(
         else:
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
             row |= model.training
-        row |= score(items, texts, metrics, language_model) | _cut(items, model.tokenizer)
+        row |= score(items, texts, metrics, fluency.nats if fluency else None) | _cut(items, model.tokenizer)
+        if fluency and "perplexity" in row:
+            row["language_model"] = fluency.name
         row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": code}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):

@@ -126,7 +126,7 @@ def smollm2() -> Run:
 
 def smollm2_trunk() -> Run:
     """What the compared methods start from, as the paper's start from SEDD: SmolLM2-135M as a masked diffusion model of
-    texts whose lengths are known. It has seen neither [pad]s nor positions that move."""
+    texts whose lengths are known. It has seen [pad]s only behind a text, and no positions that move."""
     run = _compared("smollm2_trunk", FixedLength(), start="runs/base/smollm2")
     fast = replace(run.training, seconds=1000.0, rate=1e-3, matrix_rate=2e-3)
     return replace(run, training=fast)
@@ -135,6 +135,7 @@ def smollm2_trunk() -> Run:
 def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> Run:
     """A method on the same trunk, data, batch and minutes as the others: the paper's free task, both kinds of mask.
 
+    (`smollm2_fixed` goes on with what the trunk learnt; `smollm2_ar` has not had the trunk's minutes.)
     A quarter of the batches is Python, so that one training serves the tables of text and of code: lines of a function
     are missing, told where or not, at the L of the benchmark.
     """

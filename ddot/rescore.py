@@ -1,44 +1,49 @@
 """`ddot score` and `ddot compare`: more metrics for texts that were filled before, and how sure a difference is.
 
-No model is needed: rows and texts as `ddot evaluate` wrote them, and the benchmark's items.
+The model that filled them is not needed: rows and texts as `ddot evaluate` wrote them, and the benchmark's items.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ddot.benchmarks import BenchmarkItem, read_set
-from ddot.metrics import METRICS, compare, score
+from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
 from ddot.tables import read_rows
 from ddot.tables.lines import IDENTITY, is_number
 
 # Two rows that agree in these filled the same items with as many steps.
 SAME_TASK = ("dataset", "split", "task", "steps", "seed", "items")
+Key = tuple[Any, ...]
 
 
 def rescore(
-    file: Path,
-    bench: Path,
-    metrics: Sequence[str],
-    samples: int = 0,
-    language_model: Callable[..., Any] | None = None,
+    file: Path, bench: Path, metrics: Sequence[str], samples: int = 0, fluency: Fluency | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows of a file that lack one of the metrics, with them. Each is also appended to the file, and then holds.
 
-    With `samples`, intervals too, as in `score`.
+    With `samples`, intervals too, as in `score`. What was made with fewer samples or another language model is made
+    again.
     """
     rows, texts = _read([file], bench, metrics)
     for key, row in rows.items():
-        sure = row.get("intervals", {})
+        sure = row.get("intervals") or {} if row.get("samples", 0) >= samples else {}
         lacking = [name for name in metrics if not is_number(row.get(name)) or (samples and name not in sure)]
+        if fluency and "perplexity" in metrics and row.get("language_model") != fluency.name:
+            lacking = [*dict.fromkeys([*lacking, "perplexity"])]
         if not lacking:
             continue
         items = _items(bench, row)
         row.pop("missing", None)
-        found = score(items, _in_order(items, texts.get(key, {}), row), lacking, language_model, samples)
+        found = score(
+            items, _in_order(items, texts.get(key, {}), row), lacking, fluency.nats if fluency else None, samples
+        )
         if samples:  # None: this metric has no interval
             found["intervals"] = sure | dict.fromkeys(lacking) | found["intervals"]
+            found["samples"] = samples
+        if fluency and "perplexity" in found:
+            found["language_model"] = fluency.name
         row |= found
         with open(file, "a", encoding="utf-8") as output:
             output.write(json.dumps(row) + "\n")
@@ -51,50 +56,64 @@ def contrast(
     methods: Sequence[str],
     metrics: Sequence[str],
     samples: int = 1000,
-    language_model: Callable[..., Any] | None = None,
+    fluency: Fluency | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The first of `methods` minus each of the others, wherever both filled the same items: one row for each metric."""
-    if len(methods) < 2:
-        raise ValueError(f"one method ('{methods[0]}') cannot be compared; name the other ones after it, with commas")
+    """The first of `methods` minus each of the others, wherever both filled the same items: one row for each metric.
+
+    Where a metric could not be had, a row says why under "missing".
+    """
+    if len(set(methods)) < len(methods) or len(methods) < 2:
+        raise ValueError(f"'{','.join(methods)}' names no two methods to compare; name the first, then others")
     rows, texts = _read(files, bench, metrics)
+    there = list(dict.fromkeys(row["method"] for row in rows.values()))
     for name in methods:
-        if not any(row["method"] == name for row in rows.values()):
-            there = ", ".join(dict.fromkeys(row["method"] for row in rows.values()))
-            raise ValueError(f"no row has the method '{name}'; there are {there}")
-    for key, row in rows.items():
-        for other_key, other in rows.items():
-            if row["method"] != methods[0] or other["method"] not in methods[1:] or _task(row) != _task(other):
-                continue
-            items = _items(bench, row)
-            mine, theirs = (_in_order(items, texts.get(k, {}), r) for k, r in ((key, row), (other_key, other)))
-            found = compare(items, mine, theirs, metrics, language_model, samples)
-            missing = found.pop("missing", {})
-            about = {"first": row["method"], "second": other["method"], "model": row["model"], "other": other["model"]}
-            about |= {name: row[name] for name in SAME_TASK}
-            for metric, apart in found.items():
-                yield about | {"metric": metric, **apart}
-            if missing:
-                yield about | {"missing": missing}
+        if name not in there:
+            raise ValueError(f"no row has the method '{name}'; there are {', '.join(there) or 'no rows'}")
+    pairs = [
+        (key, other)
+        for key, row in rows.items() if row["method"] == methods[0]
+        for other, its in rows.items() if its["method"] in methods[1:] and _task(its) == _task(row)
+    ]  # fmt: skip
+    if not pairs:
+        raise ValueError(
+            f"no two rows of {', '.join(methods)} agree in {', '.join(SAME_TASK)}; fill the same items with as many "
+            "steps (ddot evaluate)"
+        )
+    known: dict[Key, Measured] = {}
+    for key in dict.fromkeys(key for pair in pairs for key in pair):
+        items = _items(bench, rows[key])
+        in_order = _in_order(items, texts.get(key, {}), rows[key])
+        known[key] = measure(items, in_order, metrics, fluency.nats if fluency else None)
+    for key, other in pairs:
+        found = compare(known[key], known[other], samples)
+        missing = found.pop("missing", {})
+        about = {"first": rows[key]["method"], "second": rows[other]["method"]}
+        about |= {"model": rows[key]["model"], "other": rows[other]["model"]}
+        about |= {name: rows[key][name] for name in SAME_TASK}
+        for metric, apart in found.items():
+            yield about | {"metric": metric, **apart}
+        if missing:
+            yield about | {"missing": missing}
 
 
-def _task(row: dict[str, Any]) -> tuple[Any, ...]:
+def _task(row: dict[str, Any]) -> Key:
     return tuple(row[name] for name in SAME_TASK)
 
 
 def _read(
     files: Sequence[Path], bench: Path, metrics: Sequence[str]
-) -> tuple[dict[tuple[Any, ...], dict[str, Any]], dict[tuple[Any, ...], dict[str, str]]]:
+) -> tuple[dict[Key, dict[str, Any]], dict[Key, dict[str, str]]]:
     """(rows, texts by item) of files, by what identifies a row."""
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
         raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
     if not bench.is_dir():
         raise FileNotFoundError(f"there is no folder {bench}; give the --bench the rows were made with")
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[Key, dict[str, Any]] = {}
     for row in read_rows(*files):
         key = _identity(row)
         rows[key] = rows.get(key, {}) | row
-    texts: dict[tuple[Any, ...], dict[str, str]] = {}
+    texts: dict[Key, dict[str, str]] = {}
     for said in read_texts(files):
         texts.setdefault(_identity(said), {})[said["id"]] = said["text"]
     return rows, texts
@@ -135,7 +154,7 @@ def _texts_of(file: Path) -> Path:
     return texts
 
 
-def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
+def _identity(row: dict[str, Any]) -> Key:
     lacking = [name for name in IDENTITY if name not in row]
     if lacking:
         raise ValueError(f"a row has no '{lacking[0]}'; wanted rows as `ddot evaluate` writes them")

@@ -23,7 +23,7 @@ everywhere() { # method, ways: all texts and programs
 
 # Three at a time: more of them only wait for each other. Stopped, they stop.
 begun=
-trap 'for lane in $begun; do pkill -P "$lane"; kill "$lane"; done 2>/dev/null || :' EXIT
+trap 'for lane in $begun; do children=$(pgrep -P "$lane"); kill "$lane" $children; done 2>/dev/null || :' EXIT
 trap 'exit 130' INT TERM
 lane() { # a function, beside others
     {

@@ -1,12 +1,18 @@
 #!/bin/sh
 # Train methods of the tables alike:
 #   results/train.sh SECONDS NAME …
-# NAME: ddot, no_ot, lc, pop, fixed, ar or insertion, into runs/smollm2_NAME; or a value of λ, with which DDOT is trained
-# into runs/lambda-NAME. Where positions are learnt, λ is LAMBDA, or else the recipe's.
+# NAME: ddot, no_ot, lc, pop, fixed, insertion, ar, or trunk (what all but ar start from), into runs/smollm2_NAME; or a
+# value of λ, with which DDOT is trained into runs/lambda-NAME. Where positions are learnt, λ is LAMBDA, or else the
+# recipe's.
 #
-# Needs a GPU, the corpora that docs/guide.md names in runs/data, and the base model in runs/base/smollm2. Interrupted,
-# it goes on where it was; what fails does not stop the others, and the exit status is 1. TRAIN may hold more options.
+# Needs a GPU, the corpora that docs/guide.md names in runs/data, the base model in runs/base/smollm2, and the trunk.
+# Interrupted, it goes on where it was; what fails does not stop the others, and the exit status is 1. TRAIN may hold more
+# options.
 set -u
+if [ $# -lt 2 ]; then
+    echo "results/train.sh SECONDS NAME …: got $# of them; say how long, and which methods" >&2
+    exit 2
+fi
 failed=0
 seconds=$1
 shift

@@ -2,13 +2,15 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, show
+
+if TYPE_CHECKING:
+    from ddot.metrics import Fluency
 
 LanguageModelFolder = Annotated[
     Path | None, typer.Option("--language-model", help="For perplexity: a causal model that ddot convert made.")
@@ -31,6 +33,10 @@ def train(
     from ddot.train import train as train_run
 
     run = override(recipes.recipe(recipe), settings)
+    if run.start and not Path(run.start).exists() and (made_by := Path(run.start).name) in recipes.RECIPES:
+        raise FileNotFoundError(
+            f"{recipe} starts from {run.start}, which is not there; ddot train {made_by} --output {run.start}"
+        )
     figures = train_run(run, output, resume)
     if figures:
         print(json.dumps(figures))
@@ -120,13 +126,12 @@ def evaluate(
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
     sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
-    fluent = _language_model(language_model)
+    fluency = _fluency(language_model, measures, device)
     rows = []
-    for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluent):
+    for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency):
         print(f"ddot: {row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps: done", file=sys.stderr)
         rows.append(row)
-    for sentence in {said for row in rows for said in row.pop("missing", {}).values()}:
-        print(f"ddot: {sentence}", file=sys.stderr)
+    rows = _without_missing(rows)
     aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
     aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
@@ -160,20 +165,33 @@ def score_texts(
     metrics: Annotated[str, typer.Option(help="Names, with commas; those a row has are not worked out again.")],
     samples: Annotated[int, typer.Option(min=0, help="Resamples of the items for 95% intervals; 0: none.")] = 0,
     language_model: LanguageModelFolder = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """More metrics for texts that were filled before; no model is needed.
+    """More metrics for texts that were filled before, and how sure they are; the model is not needed.
 
     Example: ddot score rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
+
+    Example: ddot score rows.jsonl --bench bench --metrics bleu4,success --samples 1000
     """
     from ddot.rescore import rescore
 
     names = metrics.split(",")
-    found = list(rescore(rows, bench, names, samples, _language_model(language_model)))
-    for sentence in {said for row in found for said in row.get("missing", {}).values()}:
-        print(f"ddot: {sentence}", file=sys.stderr)
-    shown = ("method", "dataset", "task", "steps", "seed", *names)
-    show([row if as_json else {name: row.get(name) for name in shown} for row in found], as_json)
+    found = _without_missing(list(rescore(rows, bench, names, samples, _fluency(language_model, names, device))))
+    shown = ("method", "dataset", "task", "steps", "seed")
+    show(
+        [row if as_json else {**{name: row.get(name) for name in shown}, **_sure(row, names)} for row in found],
+        as_json,
+    )
+
+
+def _sure(row: dict[str, Any], metrics: list[str]) -> dict[str, Any]:
+    """Metrics for reading, with their intervals where they have one."""
+    shown: dict[str, Any] = {}
+    for name in metrics:
+        value, sure = row.get(name), (row.get("intervals") or {}).get(name)
+        shown[name] = value if sure is None else f"{value:.3g} [{sure[0]:.3g}, {sure[1]:.3g}]"
+    return shown
 
 
 @app.command()
@@ -184,37 +202,49 @@ def compare(
     metrics: Annotated[str, typer.Option(help="Names, with commas.")] = "bleu4,success",
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the items.")] = 1000,
     language_model: LanguageModelFolder = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """How much better one method is than others, with 95% intervals of the paired bootstrap.
+    """One method minus others on the same items, with 95% intervals of the paired bootstrap; `wins` is the share of
+    resamples in which the first is higher.
 
     Example: ddot compare rows/*.jsonl --bench bench --methods ddot-u,lc,pop
     """
     from ddot.rescore import contrast
 
-    lines = [row for row in rows if not row.name.endswith(".texts.jsonl")]
+    files = [row for row in rows if not row.name.endswith(".texts.jsonl")]
+    if not files:
+        raise ValueError(f"{rows[0]} holds texts; give the rows they belong to, {rows[0].name.partition('.')[0]}.jsonl")
     names, measures = methods.split(","), metrics.split(",")
-    found = list(contrast(lines, bench, names, measures, samples, _language_model(language_model)))
-    for sentence in {said for row in found for said in row.pop("missing", {}).values()}:
-        print(f"ddot: {sentence}", file=sys.stderr)
-    found = [row for row in found if "metric" in row]
-    if not found:
-        print("ddot: no two rows of these methods filled the same items with as many steps", file=sys.stderr)
-    aside = () if as_json else ("model", "other", "split", "seed", "items")
+    found = list(contrast(files, bench, names, measures, samples, _fluency(language_model, measures, device)))
+    found = [row for row in _without_missing(found) if "metric" in row]
+    same = ("model", "other", "split", "seed", "items")
+    aside = () if as_json else [name for name in same if len({row[name] for row in found}) < 2]
     show([{name: value for name, value in row.items() if name not in aside} for row in found], as_json)
 
 
-def _language_model(folder: Path | None) -> Callable[..., Any] | None:
+def _without_missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, once what they say of missing metrics is told, each sentence once."""
+    for sentence in dict.fromkeys(said for row in rows for said in row.pop("missing", {}).values()):
+        print(f"ddot: {sentence}", file=sys.stderr)
+    return rows
+
+
+def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fluency | None":
+    """The language model for perplexity, if that is wanted."""
     if folder is None:
         return None
+    if "perplexity" not in metrics:
+        raise ValueError(f"--language-model is for perplexity, and --metrics has {','.join(metrics)}; add perplexity")
+    from ddot.metrics import Fluency
     from ddot.metrics.fluency import causal_model
 
-    return causal_model(folder, device="cuda" if cuda() else "cpu")
+    return Fluency(folder.name, causal_model(folder, device=device or ("cuda" if cuda() else "cpu")))
 
 
 @app.command()
 def tables(
-    rows: Annotated[list[Path], typer.Argument(help="Rows of evaluate and bench, JSON lines.")],
+    rows: Annotated[list[Path], typer.Argument(help="Rows of evaluate, compare and bench, JSON lines.")],
     table: Annotated[str | None, typer.Option(help="One table by name; default: all.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
     write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,

@@ -8,7 +8,18 @@ fluency.py    perplexity under a causal language model
 scoring.py    all that is asked for, of one set of texts or of two against each other
 """
 
-from ddot.metrics.scoring import METRICS, compare, score
+from ddot.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score
 from ddot.metrics.sums import Difference, Sums, difference, interval
 
-__all__ = ["METRICS", "Difference", "Sums", "compare", "difference", "interval", "score"]
+__all__ = [
+    "METRICS",
+    "Difference",
+    "Fluency",
+    "Measured",
+    "Sums",
+    "compare",
+    "difference",
+    "interval",
+    "measure",
+    "score",
+]

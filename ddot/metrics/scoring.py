@@ -1,6 +1,6 @@
 """All the metrics asked for, of filled texts against the items they fill."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -53,6 +53,22 @@ class Filled:
     language_model: Callable[..., Any] | Path | str | None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The metrics of some texts that could be had, and why the others could not."""
+
+    found: Mapping[str, Sums | float]
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Fluency:
+    """A language model for perplexity, and the name it has in rows."""
+
+    name: str
+    nats: Callable[..., Any]
+
+
 METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "bleu2": lambda f: bleu(f.references, f.texts, 2),
     "bleu4": lambda f: bleu(f.references, f.texts, 4),
@@ -85,44 +101,34 @@ def score(
     With `samples` resamples of the items, "intervals" holds [low, high] at 95% for metrics that are sums over items.
     `language_model`, for perplexity: a folder, or a function (see fluency.py).
     """
-    found, missing = _measure(items, texts, wanted, language_model)
-    row: dict[str, Any] = {name: _value(metric) for name, metric in found.items()}
+    had = measure(items, texts, wanted, language_model)
+    row: dict[str, Any] = {name: _value(metric) for name, metric in had.found.items()}
     if samples:
-        sums = {name: metric for name, metric in found.items() if isinstance(metric, Sums)}
+        sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
         row["intervals"] = {name: list(interval(metric, samples, seed)) for name, metric in sums.items()}
-    return row | ({"missing": missing} if missing else {})
+    return row | ({"missing": dict(had.missing)} if had.missing else {})
 
 
-def compare(
-    items: Sequence[Reference],
-    texts: Sequence[Text],
-    others: Sequence[Text],
-    wanted: Sequence[str] = USUAL,
-    language_model: Callable[..., Any] | Path | str | None = None,
-    samples: int = 1000,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """`texts` minus `others` in each metric: the fields of a `Difference`. "missing" as in `score`."""
-    found, missing = _measure(items, texts, wanted, language_model)
-    other, other_missing = _measure(items, others, wanted, language_model)
+def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 0) -> dict[str, Any]:
+    """`texts` minus `others` in each metric that both have: the fields of a `Difference`. "missing" as in `score`."""
     row: dict[str, Any] = {}
-    for name in found.keys() & other.keys():
-        first, second = found[name], other[name]
+    missing = {**others.missing, **texts.missing}
+    for name in texts.found.keys() & others.found.keys():
+        first, second = texts.found[name], others.found[name]
         if isinstance(first, Sums) and isinstance(second, Sums):
             row[name] = asdict(difference(first, second, samples, seed))
         else:
             missing[name] = f"{name} is no sum over items: it has no paired interval"
-    missing = other_missing | missing
-    return {name: row[name] for name in wanted if name in row} | ({"missing": missing} if missing else {})
+    return {name: row[name] for name in texts.found if name in row} | ({"missing": missing} if missing else {})
 
 
-def _measure(
+def measure(
     items: Sequence[Reference],
     texts: Sequence[Text],
     wanted: Sequence[str],
-    language_model: Callable[..., Any] | Path | str | None,
-) -> tuple[dict[str, Sums | float], dict[str, str]]:
-    """(the metrics that could be had, why the others could not)."""
+    language_model: Callable[..., Any] | Path | str | None = None,
+) -> Measured:
+    """The metrics `wanted` of some texts, as sums over items where they are."""
     unknown = [name for name in wanted if name not in METRICS]
     if unknown:
         raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
@@ -143,7 +149,7 @@ def _measure(
             found[name] = METRICS[name](filled)
         except (ValueError, FileNotFoundError) as error:
             missing[name] = str(error)
-    return found, missing
+    return Measured(found, missing)
 
 
 def _value(metric: Sums | float) -> float:

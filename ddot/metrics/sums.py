@@ -36,7 +36,7 @@ class Difference:
     difference: float
     low: float
     high: float
-    wins: float  # share of the resamples in which the first scores higher; a tie counts half
+    wins: float  # share of the resamples in which the first is higher; a tie counts half
 
 
 def interval(metric: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
@@ -66,6 +66,9 @@ def _resampled(metric: Sums, samples: int, seed: int) -> Float[np.ndarray, "samp
 
 
 def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, float]:
+    scores = scores[~np.isnan(scores)]  # resamples that have no score: without a single token, say
+    if not len(scores):
+        return float("nan"), float("nan")
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

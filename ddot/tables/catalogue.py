@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ddot.tables import page
-from ddot.tables.comparisons import COMPARISONS, HEADS, compare, overview, short_table
+from ddot.tables.comparisons import COMPARISONS, compare, overview, short_table
 from ddot.tables.differences import difference_tables
 from ddot.tables.lines import Row, measured
 from ddot.tables.settings import settings_table
@@ -24,7 +24,7 @@ def render(rows: Sequence[Row], table: str | None = None, latex: bool = False) -
 
 def make(rows: Sequence[Row], names: Sequence[str] = NAMES) -> list[page.Table]:
     """The tables of these names. Rows that are of none of these commands are refused, whatever is asked for."""
-    ours, speeds, apart = measured(rows), speed_tables(rows), difference_tables(rows, HEADS)
+    ours, speeds, apart = measured(rows), speed_tables(rows), difference_tables(rows)
     for name, found, command in (("speed", speeds, "bench"), ("differences", apart, "compare")):
         if tuple(names) == (name,) and not found:
             raise ValueError(

@@ -55,10 +55,7 @@ COMPARISONS = {
         notes=("The paper names no task here; its numbers with OT are those of DDOT-R small on the random sets.",),
     ),
     "sizes": Comparison("Sizes of the network", MOVING, models=True),
-    "diversity": Comparison(
-        "Diversity: different n-grams in percent of all",
-        notes=("PPL, where there is one: perplexity under a language model, lower is more fluent.",),
-    ),
+    "diversity": Comparison("Diversity: different n-grams in percent of all"),
 }
 
 
@@ -84,8 +81,16 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
         kind.title,
         (Column("model"), *heads),
         tuple(sections),
-        (*naming.notes(lines), *_left_out(every, lines), *kind.notes),
+        (*naming.notes(lines), *_left_out(every, lines), *kind.notes, *_readers(lines, metrics)),
     )
+
+
+def _readers(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[str, ...]:
+    """Which language models perplexities are of."""
+    if "perplexity" not in metrics:
+        return ()
+    names = sorted({str(name) for line in lines for name in line.every("language_model")})
+    return (f"PPL: perplexity under {', '.join(names) or 'a language model'}; lower is more fluent.",)
 
 
 def _papers_sections(numbers: dict[str, Any], columns: Sequence[Sequence[str]]) -> list[Section]:

@@ -3,55 +3,84 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ddot.tables.lines import LABELS, SETS, Row, signed
+from ddot.tables.comparisons import HEADS
+from ddot.tables.lines import (
+    LABELS,
+    LOWER_IS_BETTER,
+    SETS,
+    Row,
+    is_difference,
+    is_number,
+    model_name,
+    number_format,
+    signed,
+)
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
 
-COMPARED = ("first", "second", "dataset", "task", "steps", "split", "metric", "difference", "low", "high")
+_ABOUT = ("first", "task", "split", "steps", "items", "seed", "model", "second", "other")  # what fixes a line
 
 
-def is_difference(row: Row) -> bool:
-    """Whether it is a row of `ddot compare`."""
-    return "first" in row and "second" in row
-
-
-def difference_tables(rows: Sequence[Row], heads: dict[str, str]) -> list[Table]:
-    """One table, or none where no row is a difference. Differences whose interval leaves out 0 are bold.
-
-    `heads`: metrics by their short names.
-    """
+def difference_tables(rows: Sequence[Row]) -> list[Table]:
+    """One table, or none where no row is a difference. Differences whose interval leaves out 0 are bold."""
     found: dict[tuple[Any, ...], dict[tuple[str, str], Row]] = {}
     for number, row in enumerate(rows, 1):
         if not is_difference(row):
             continue
-        lacking = [name for name in COMPARED if name not in row]
+        lacking = [name for name in (*_ABOUT, "dataset", "metric") if name not in row]
+        lacking += [name for name in ("difference", "low", "high") if not is_number(row.get(name))]
         if lacking:
-            raise ValueError(f"row {number} has no '{lacking[0]}'; wanted rows as `ddot compare --json` writes them")
-        about = (row["first"], row["task"], row["split"], row["steps"], row["second"])
-        found.setdefault(about, {})[row["dataset"], row["metric"]] = row
+            raise ValueError(
+                f"row {number} has {'no number' if lacking[0] in row else 'nothing'} under '{lacking[0]}'; "
+                "wanted rows as `ddot compare --json` writes them"
+            )
+        found.setdefault(tuple(row[name] for name in _ABOUT), {})[row["dataset"], row["metric"]] = row
     if not found:
         return []
-    cells = {place for line in found.values() for place in line}
-    sets = sorted({dataset for dataset, _ in cells}, key=[*SETS, *sorted({d for d, _ in cells})].index)
+    places = {place for line in found.values() for place in line}
+    sets = sorted({dataset for dataset, _ in places}, key=[*SETS, *sorted({d for d, _ in places})].index)
     metrics = list(dict.fromkeys(metric for line in found.values() for _, metric in line))
-    columns = [(dataset, metric) for dataset in sets for metric in metrics if (dataset, metric) in cells]
+    columns = [(dataset, metric) for dataset in sets for metric in metrics if (dataset, metric) in places]
+    lines = [dict(zip(_ABOUT, about, strict=True)) for about in found]
+    differ = {name for name in _ABOUT if len({line[name] for line in lines}) > 1}
+    several = _have_several(lines)
     sections: dict[str, list[tuple[Cell, ...]]] = {}
-    for (first, task, split, steps, second), line in found.items():
-        title = [f"{LABELS.get(first, first)} minus …", task, f"{steps} steps", *[f"{split} split"] * (split != "test")]
-        body = (cell(LABELS.get(second, second)), *(_cell(line.get(column)) for column in columns))
+    for line, cells in zip(lines, found.values(), strict=True):
+        title = [f"{LABELS.get(line['first'], line['first'])} minus …", line["task"], f"{line['steps']} steps"]
+        title += [f"{line['split']} split"] * (line["split"] != "test")
+        title += [f"n = {line['items']}"] * ("items" in differ) + [f"seed {line['seed']}"] * ("seed" in differ)
+        title += [model_name(line["model"])] * ("model" in differ)
+        name = [LABELS.get(line["second"], line["second"])]
+        name += [model_name(line["other"])] * (line["second"] in several)
+        body = (cell(", ".join(name)), *(_cell(cells.get(column)) for column in columns))
         sections.setdefault(", ".join(title), []).append(body)
+    heads = [
+        Column(f"{HEADS.get(metric, metric)}{' ↓' * (metric in LOWER_IS_BETTER)}", SETS.get(dataset, dataset))
+        for dataset, metric in columns
+    ]
+    notes = ["In brackets: 95% intervals of the paired bootstrap over items. Bold: 0 lies outside."]
+    notes += ["↓: the lower the better."] * any(metric in LOWER_IS_BETTER for metric in metrics)
     return [
         Table(
             "differences",
             "Differences on the same items",
-            (Column("minus"), *(Column(heads.get(metric, metric), SETS.get(name, name)) for name, metric in columns)),
-            tuple(Section(title, tuple(lines)) for title, lines in sections.items()),
-            ("In brackets: 95% intervals of the paired bootstrap over items. Bold: 0 lies outside.",),
+            (Column("minus"), *heads),
+            tuple(Section(name, tuple(body)) for name, body in sections.items()),
+            tuple(notes),
         )
     ]
+
+
+def _have_several(lines: Sequence[Row]) -> set[str]:
+    """The second methods that more than one model filled with."""
+    models: dict[str, set[str]] = {}
+    for line in lines:
+        models.setdefault(line["second"], set()).add(line["other"])
+    return {method for method, some in models.items() if len(some) > 1}
 
 
 def _cell(row: Row | None) -> Cell:
     if row is None:
         return cell(EMPTY)
-    difference, low, high = (signed(row[name], "+.1f") for name in ("difference", "low", "high"))
+    form = "+" + number_format(row["metric"]).lstrip("+")
+    difference, low, high = (signed(row[name], form) for name in ("difference", "low", "high"))
     return (Piece(difference, bool(row["low"] > 0 or row["high"] < 0)), Piece(f" [{low}, {high}]"))

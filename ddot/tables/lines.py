@@ -54,7 +54,7 @@ WHOLE = {
     "test": {"1bw": 1000, "yelp": 1000, "code": 500},
     "dev": {"1bw": 500, "yelp": 500, "code": 300},
 }
-_LOWER_IS_BETTER = ("length_error_abs", "perplexity")
+LOWER_IS_BETTER = ("length_error_abs", "perplexity")
 _NOT_COMPARED = ("length_error", "seconds")
 _FORMATS = {"nist2": ".2f", "nist4": ".2f", "length_error": "+.1f", "seconds": ".3g", "perplexity": ".0f"}
 
@@ -69,14 +69,19 @@ class Measure:
     deviation: float | None = None
 
     def text(self, metric: str) -> str:
-        form = _FORMATS.get(metric, ".1f")
+        form = number_format(metric)
         shown = signed(self.mean, form)
         spread = ".2g" if form.endswith("g") else form.lstrip("+")
         return shown if self.deviation is None else f"{shown} ± {self.deviation:{spread}}"
 
     def rounded(self, metric: str) -> float:
         """The mean as it is shown."""
-        return float(f"{self.mean:{_FORMATS.get(metric, '.1f')}}")
+        return float(f"{self.mean:{number_format(metric)}}")
+
+
+def number_format(metric: str) -> str:
+    """How many digits a metric is shown with, and whether with its sign."""
+    return _FORMATS.get(metric, ".1f")
 
 
 def signed(value: float, form: str) -> str:
@@ -119,11 +124,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def is_difference(row: Row) -> bool:
+    """Whether it is a row of `ddot compare`."""
+    return "first" in row and "second" in row
+
+
 def measured(rows: Iterable[Row]) -> list[Row]:
     """The rows of `ddot evaluate` among `rows`, each measurement once: what a later row says of it holds."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for number, row in enumerate(rows, 1):
-        if ("method" not in row and "dataset" not in row) or "second" in row:  # of `ddot bench`, of `ddot compare`
+        if ("method" not in row and "dataset" not in row) or is_difference(row):  # of `ddot bench`, of `ddot compare`
             continue
         lacking = [name for name in IDENTITY if name not in row]
         if lacking:
@@ -281,7 +291,7 @@ def best(lines: Sequence[Line], dataset: str, metric: str, alike: Callable[[Line
         found = line.measure(dataset, metric)
         if found is not None and line.method not in REFERENCES:
             groups.setdefault((line.split, line.limit, alike(line)), {})[place] = found.rounded(metric)
-    choose = min if metric in _LOWER_IS_BETTER else max
+    choose = min if metric in LOWER_IS_BETTER else max
     tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]
     return {place for group, top in tops for place, value in group.items() if value == top}
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ddot.tables.lines import Row
+from ddot.tables.lines import Row, is_difference
 from ddot.tables.page import EMPTY, Column, Section, Table, cell
 from ddot.tables.paper import paper_tables
 
@@ -19,7 +19,7 @@ def speed_tables(rows: Sequence[Row]) -> list[Table]:
     """A table for each bench that `rows` hold."""
     found: dict[str, list[Row]] = {}
     for number, row in enumerate(rows, 1):
-        if "method" in row or "dataset" in row:  # of `ddot evaluate` or `ddot compare`
+        if "method" in row or "dataset" in row or is_difference(row):
             continue
         first = next(iter(row), "")
         if first not in BENCHES:

@@ -301,3 +301,43 @@ def test_examples_run_and_are_short(example):
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert len(example.read_text().splitlines()) < 40
+
+
+def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp_path):
+    item = {"id": "0", "words": SENTENCES[0].split(), "keep": [0, 1, 2, 6, 7]}
+    (tmp_path / "own.test.jsonl").write_text(json.dumps(item) + "\n")
+    rows = tmp_path / "rows.jsonl"
+    asked = ("--bench", tmp_path, "--datasets", "own", "--tasks", "free", "--steps", 2)
+    filled = ddot("evaluate", folder, *asked, "--methods", "unfilled,planned,lc", "--output", rows, "--device", "cpu")
+    assert filled.returncode == 0, filled.stderr
+    texts = rows.with_suffix(".texts.jsonl")  # as rows/*.jsonl would name it too
+    found = ddot("compare", rows, texts, "--bench", tmp_path, "--methods", "planned,lc,unfilled", "--json")
+    assert found.returncode == 0, found.stderr
+    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [(line["second"], line["metric"]) for line in lines] == [
+        (name, metric) for name in ("unfilled", "lc") for metric in ("bleu4", "success")
+    ]
+    differences = tmp_path / "differences.jsonl"
+    differences.write_text(found.stdout)
+    shown = ddot("tables", differences, "--table", "differences")
+    assert "LC" in shown.stdout, shown.stderr
+    alone = ddot("compare", rows, "--bench", tmp_path, "--methods", "planned,lc", "--metrics", "d2")
+    assert (alone.returncode, alone.stdout) == (0, "")
+    assert "d2 is no sum over items" in alone.stderr
+    sure = ddot("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
+    assert "100 [100, 100]" in sure.stdout, sure.stderr
+
+    def refused(*options):
+        return mistake(capsys, monkeypatch, "compare", rows, "--bench", tmp_path, *options)
+
+    assert "names no two methods" in refused("--methods", "planned")
+    assert "no row has the method 'pop'; there are unfilled, planned, lc" in refused("--methods", "planned,pop")
+    assert "add perplexity" in refused("--methods", "planned,lc", "--language-model", folder)
+    assert "holds texts" in mistake(capsys, monkeypatch, "compare", texts, "--bench", tmp_path, "--methods", "lc,pop")
+
+
+def test_a_recipe_says_what_it_starts_from(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    said = mistake(capsys, monkeypatch, "train", "smollm2_lc", "--output", "runs/lc")
+    assert "starts from runs/smollm2_trunk, which is not there; ddot train smollm2_trunk" in said
+    assert not (tmp_path / "runs").exists()

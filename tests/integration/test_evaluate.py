@@ -14,6 +14,7 @@ from ddot.checkpoint import save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, Way, evaluate, generate, ways
 from ddot.methods.insertion import Insertion
+from ddot.metrics import Fluency
 from ddot.package import training_of
 from ddot.rescore import contrast, rescore
 from ddot.tables import read_rows, render
@@ -169,6 +170,8 @@ def test_intervals_and_paired_differences(model, bench, tmp_path):
     assert low <= row["bleu2"] == mine["bleu2"] <= high
     assert row["intervals"]["d2"] is None  # no sum over items
     assert list(rescore(first, bench, ("bleu2", "d2"), samples=50)) == []
+    (row,) = rescore(first, bench, ("bleu2",), samples=60)  # more samples are worth making again
+    assert row["samples"] == 60
 
     found = list(contrast([first, second], bench, ["planned", "unfilled", "lc"], ["bleu2", "success"], samples=50))
     assert [(each["second"], each["metric"]) for each in found] == [
@@ -185,20 +188,34 @@ def test_intervals_and_paired_differences(model, bench, tmp_path):
     assert (same["difference"], same["low"], same["high"], same["wins"]) == (0, 0, 0, 0.5)
     with pytest.raises(ValueError, match="no row has the method 'magic'; there are planned, copied"):
         list(contrast([first, second], bench, ["planned", "magic"], ["bleu2"]))
-    with pytest.raises(ValueError, match="one method"):
-        list(contrast([first], bench, ["planned"], ["bleu2"]))
+    for methods in (["planned"], ["planned", "planned"]):
+        with pytest.raises(ValueError, match="names no two methods"):
+            list(contrast([first], bench, methods, ["bleu2"]))
+    (said,) = contrast([first, second], bench, ["planned", "copied"], ["d2"])
+    assert "no sum over items" in said["missing"]["d2"]
+    second.write_text(second.read_text().replace('"steps": 2', '"steps": 3'))
+    second.with_suffix(".texts.jsonl").write_text(
+        texts.replace('"planned"', '"copied"').replace('"steps": 2', '"steps": 3')
+    )
+    with pytest.raises(ValueError, match="no two rows of planned, copied agree in dataset"):
+        list(contrast([first, second], bench, ["planned", "copied"], ["bleu2"]))
 
 
 def test_perplexity_of_a_row(model, bench, tmp_path):
     """With a model that gives every token log 2 nats, all texts have the perplexity 2, when filled or afterwards."""
-    two = lambda texts: (np.log(2) * np.array([len(t) for t in texts]), np.array([len(t) for t in texts]))  # noqa: E731
-    output = tmp_path / "rows.jsonl"
-    (row,) = rows_of(model, bench, output, ("planned",), tasks=("free",), metrics=("perplexity",), language_model=two)
-    assert row["perplexity"] == pytest.approx(2)
+    nats = lambda texts: (np.log(2) * np.array([len(t) for t in texts]), np.array([len(t) for t in texts]))  # noqa: E731
+    two, output = Fluency("two", nats), tmp_path / "rows.jsonl"
+    (row,) = rows_of(model, bench, output, ("planned",), tasks=("free",), metrics=("perplexity",), fluency=two)
+    assert (row["perplexity"], row["language_model"]) == (pytest.approx(2), "two")
     (row,) = rows_of(model, bench, output, ("lc",), tasks=("free",), metrics=("bleu2", "perplexity"))
     assert "--language-model" in row["missing"]["perplexity"]
-    (row,) = rescore(output, bench, ("perplexity",), language_model=two)
+    (row,) = rescore(output, bench, ("perplexity",), fluency=two)
     assert (row["method"], row["perplexity"]) == ("lc", pytest.approx(2))
+    three = Fluency("three", lambda texts: (np.log(3) * nats(texts)[1], nats(texts)[1]))
+    assert [row["perplexity"] for row in rescore(output, bench, ("perplexity",), fluency=three)] == [
+        pytest.approx(3)
+    ] * 2
+    assert list(rescore(output, bench, ("perplexity",), fluency=three)) == []
 
 
 def test_mistakes(model, bench, tmp_path):

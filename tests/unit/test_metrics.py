@@ -21,7 +21,7 @@ from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.benchmarks import Item
 from ddot.checkpoint import save_model
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.metrics import METRICS, Sums, compare, difference, interval, score
+from ddot.metrics import METRICS, Sums, compare, difference, interval, measure, score
 from ddot.metrics.code_bleu import code_bleu
 from ddot.metrics.fluency import causal_model, perplexity
 from ddot.metrics.meteor import meteor, meteor_nltk, meteor_sums
@@ -467,7 +467,8 @@ def test_perplexity_of_items(tmp_path):
 
 def test_compare_is_the_difference_of_scores():
     unfilled = [item.given for item in ITEMS]
-    found = compare(ITEMS, TEXTS, unfilled, ["bleu2", "exact", "d2", "meteor_nltk", "perplexity"], samples=50)
+    wanted = ["bleu2", "exact", "d2", "meteor_nltk", "perplexity"]
+    found = compare(measure(ITEMS, TEXTS, wanted), measure(ITEMS, unfilled, wanted), samples=50)
     first, second = (score(ITEMS, texts, ["bleu2", "exact"]) for texts in (TEXTS, unfilled))
     for name in ("bleu2", "exact"):
         assert found[name]["difference"] == pytest.approx(first[name] - second[name])

@@ -396,14 +396,51 @@ def test_differences_stand_beside_rows_of_the_other_commands():
     assert table([row(), *rows], "block") == table([row()], "block")
     with pytest.raises(ValueError, match="no rows of `ddot compare` among 1; give a file"):
         render([row()], "differences")
-    with pytest.raises(ValueError, match="row 1 has no 'low'"):
-        render([{key: value for key, value in difference("lc").items() if key != "low"}])
+    for broken, wanted in (
+        ({"low": None}, "no number under 'low'"),
+        ({"high": float("nan")}, "no number under 'high'"),
+    ):
+        with pytest.raises(ValueError, match=f"row 1 has {wanted}; wanted rows as `ddot compare"):
+            render([difference("lc") | broken])
+    with pytest.raises(ValueError, match="row 1 has nothing under 'dataset'"):
+        render([{key: value for key, value in difference("lc").items() if key != "dataset"}])
+
+
+def test_differences_of_several_models_seeds_and_numbers_of_items_have_lines_of_their_own():
+    title = "DDOT-U minus …, free, 16 steps"
+    rows = [difference("lc"), difference("lc", other="c", difference=-3.0, low=-4.0, high=-2.0)]
+    found = table(rows, "differences")
+    assert found == {f"{title} > LC, b": ["⟨+1.0⟩ [+0.5, +1.5]"], f"{title} > LC, c": ["⟨−3.0⟩ [−4.0, −2.0]"]}
+    rows = [
+        difference("lc"),
+        difference("lc", model="/runs/lambda-5"),
+        difference("lc", seed=1),
+        difference("lc", items=9),
+    ]
+    assert list(table(rows, "differences")) == [
+        f"{title}, n = {items}, seed {seed}, {model} > LC"
+        for items, seed, model in ((1000, 0, "a"), (1000, 0, "lambda-5"), (1000, 1, "a"), (9, 0, "a"))
+    ]
+
+
+def test_differences_are_shown_as_their_metric_is():
+    rows = [
+        difference("lc", metric="nist4", difference=0.031, low=0.01, high=0.04),
+        difference("lc", metric="perplexity"),
+    ]
+    page = render(rows, "differences")
+    assert "**+0.03** \\[+0.01, +0.04\\]" in page
+    assert "PPL ↓" in page
+    assert "↓: the lower the better." in page
 
 
 def test_perplexity_stands_beside_diversity_where_it_was_measured():
     rows = [row("lc", "1bw-random", d2=30.0, d4=80.0), row("ddot-u", "1bw-random", d2=31.0, d4=80.0)]
     assert table(rows, "diversity")["ours, free > LC"] == ["30.0", "80.0", "–", "–"]
-    measured = [row("lc", "1bw-random", d2=30.0, perplexity=90.4), row("pop", "1bw-random", d2=30.0, perplexity=40.0)]
+    about = {"dataset": "1bw-random", "d2": 30.0, "language_model": "base"}
+    measured = [row("lc", perplexity=90.4, **about), row("pop", perplexity=40.0, **about)]
+    assert "PPL: perplexity under base; lower" in render(measured, "diversity")
+    assert "PPL" not in render(rows, "diversity")
     assert table(measured, "diversity")["ours, free > LC"] == ["30.0", "–", "90", "–", "–", "–"]
     assert table(measured, "diversity")["ours, free > PoP"][2] == "⟨40⟩"
 
