@@ -484,7 +484,12 @@ def many_rows():
     sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random", "code-block", "tiny")
     rows = [row(m, d, task=t) for m in LABELS for d in sets for t in ("free", "located")]
     rows += [row(dataset="yelp-block", steps=K, seed=K, d2=30.0, meteor_nltk=1.0) for K in (5, 7)]
-    return rows + [row("other", model=f"x_{x}", position_factor=x) for x in (1, 2)] + SPEEDS + [difference("lc")]
+    return (
+        rows
+        + [row("other", model=f"x_{x}", position_factor=x) for x in (1, 2)]
+        + SPEEDS
+        + [difference("lc", metric="perplexity")]
+    )
 
 
 @pytest.mark.parametrize("rows", [[], many_rows()], ids=["no rows", "many rows"])
