@@ -137,7 +137,8 @@ _LATEX = {
     **{mark: f"\\{mark}" for mark in "&%$#_"},
     "<": "$<$", ">": "$>$", "|": "$|$", "[": "{[}", "]": "{]}",  # a bare bracket after \\ would be its argument
     "–": "--", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
-    "λ": r"$\lambda$", "τ": r"$\tau$", "β": r"$\beta$", "₁": "$_1$", "₂": "$_2$", "→": r"$\to$", "↓": r"$\downarrow$", "…": r"\ldots{}",
+    "λ": r"$\lambda$", "τ": r"$\tau$", "β": r"$\beta$", "₁": "$_1$", "₂": "$_2$", "→": r"$\to$", "…": r"\ldots{}",
+    "↓": r"$\downarrow$",
 }  # fmt: skip
 
 
