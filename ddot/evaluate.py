@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.annealing import greedy
+from ddot.annealing import greedy, greedy_words
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Prompted, Text, read_set
 from ddot.chance import row_keys
 from ddot.checkout import commit
@@ -73,6 +73,7 @@ def ways() -> dict[str, Way]:
     no-ot, no-ot-u     as ddot-r and ddot-u, for a model trained without optimal transport
     lc, pop            the paper's baselines, for models trained so
     …-leap             each of these with the paper's τ-leaps, which end in too many pads (docs/log.md)
+    …-drawn            each of these with [pad]s drawn as the model says: likeliest words, but no likeliest length
     ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
@@ -81,7 +82,11 @@ def ways() -> dict[str, Way]:
     insertion          a token into every gap that wants one, again and again, for a model trained so
     """
     still = Settings(still=True)
-    reveals: dict[str, Reveal] = {"": MostCertainFirst(greedy), "-leap": Leap(greedy)}
+    reveals: dict[str, Reveal] = {
+        "": MostCertainFirst(greedy),
+        "-leap": Leap(greedy),
+        "-drawn": MostCertainFirst(greedy_words),
+    }
     grid, drawn = DDOT(terminal=grid_terminal, projections=()), DDOT(terminal=random_terminal, projections=())
     by_pads: dict[str, DDOT | LeftContext | PositionPrediction] = {
         "ddot-u": grid,

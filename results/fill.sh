@@ -20,6 +20,9 @@ everywhere() { # method, ways: all texts and programs
     evaluate "runs/smollm2_$1" "$1" "$2"
     evaluate "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
 }
+texts() { # method, further ways: texts alone
+    evaluate "runs/smollm2_$1" "$1-ways" "$2"
+}
 
 # Three at a time: more of them only wait for each other. Stopped, they stop.
 begun=
@@ -35,18 +38,21 @@ lane() { # a function, beside others
 first() {
     everywhere ar autoregressive
     everywhere insertion insertion
+    everywhere pop pop
+    texts ddot ddot-u-leap,ddot-r-leap,ddot-u-drawn,ddot-u-planned,ddot-r-planned
 }
 second() {
-    everywhere ddot unfilled,ddot-u,ddot-r,ddot-u-leap,ddot-r-leap,ddot-u-planned,ddot-r-planned
+    everywhere ddot unfilled,ddot-u,ddot-r
     for factor; do
         evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
     done
     everywhere fixed fixed-guessed,fixed-oracle
+    texts pop pop-leap,pop-drawn
 }
 third() {
+    everywhere lc lc
     everywhere no_ot no-ot,no-ot-u
-    everywhere lc lc,lc-leap
-    everywhere pop pop,pop-leap
+    texts lc lc-leap,lc-drawn
 }
 lane first
 lane second "$@"

@@ -24,7 +24,7 @@ _BY_PADS = {
     "ddot-r": "DDOT-R",
     "ddot-u": "DDOT-U",
 }
-_REVEALS = {"": "", "-leap": ", τ-leaps"}
+_REVEALS = {"": "", "-leap": ", τ-leaps", "-drawn": ", pads drawn"}
 LABELS = {
     UNFILLED: "prompt, unfilled",
     "autoregressive": "autoregressive",
