@@ -14,7 +14,7 @@ demo: .venv/ready
 	@FORCE_COLOR=1 $(BIN)/ddot infill < examples/demo.txt
 
 test: .venv/ready-for-tests lint
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2
+	OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/ready-for-tests
 	$(BIN)/ruff check .

@@ -306,32 +306,44 @@ def test_examples_run_and_are_short(example):
 def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp_path):
     item = {"id": "0", "words": SENTENCES[0].split(), "keep": [0, 1, 2, 6, 7]}
     (tmp_path / "own.test.jsonl").write_text(json.dumps(item) + "\n")
-    rows = tmp_path / "rows.jsonl"
-    asked = ("--bench", tmp_path, "--datasets", "own", "--tasks", "free", "--steps", 2)
-    filled = ddot("evaluate", folder, *asked, "--methods", "unfilled,planned,lc", "--output", rows, "--device", "cpu")
-    assert filled.returncode == 0, filled.stderr
-    texts = rows.with_suffix(".texts.jsonl")  # as rows/*.jsonl would name it too
-    found = ddot("compare", rows, texts, "--bench", tmp_path, "--methods", "planned,lc,unfilled", "--json")
-    assert found.returncode == 0, found.stderr
-    lines = [json.loads(line) for line in found.stdout.splitlines()]
+    rows, texts = tmp_path / "rows.jsonl", tmp_path / "rows.texts.jsonl"
+    same = {"model": "m", "dataset": "own", "split": "test", "task": "free", "steps": 2, "seed": 0, "items": 1}
+    said = {"planned": SENTENCES[0], "lc": "The small boat", "unfilled": "The small boat at dawn."}
+    rows.write_text("".join(json.dumps({"method": name, **same}) + "\n" for name in said))
+    texts.write_text(
+        "".join(json.dumps({"method": name, **same, "id": "0", "text": text}) + "\n" for name, text in said.items())
+    )
+
+    def told(command, *options):
+        """What a command that succeeds says, in this process: (stdout, stderr)."""
+        from ddot.cli import run
+
+        monkeypatch.setattr(sys, "argv", ["ddot", command, *map(str, options)])
+        with pytest.raises(SystemExit) as stopped:
+            run()
+        assert not stopped.value.code
+        return capsys.readouterr()
+
+    # Both files, as rows/*.jsonl would name them.
+    found = told("compare", rows, texts, "--bench", tmp_path, "--methods", "planned,lc,unfilled", "--json").out
+    lines = [json.loads(line) for line in found.splitlines()]
     assert [(line["second"], line["metric"]) for line in lines] == [
-        (name, metric) for name in ("unfilled", "lc") for metric in ("bleu4", "success")
+        (name, metric) for name in ("lc", "unfilled") for metric in ("bleu4", "success")
     ]
+    assert [line["difference"] for line in lines if line["metric"] == "success"] == [100, 0]
     differences = tmp_path / "differences.jsonl"
-    differences.write_text(found.stdout)
-    shown = ddot("tables", differences, "--table", "differences")
-    assert "LC" in shown.stdout, shown.stderr
-    alone = ddot("compare", rows, "--bench", tmp_path, "--methods", "planned,lc", "--metrics", "d2")
-    assert (alone.returncode, alone.stdout) == (0, "")
-    assert "d2 is no sum over items" in alone.stderr
-    sure = ddot("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
-    assert "100 [100, 100]" in sure.stdout, sure.stderr
+    differences.write_text(found)
+    assert "+100.0" in told("tables", differences, "--table", "differences").out
+    alone = told("compare", rows, "--bench", tmp_path, "--methods", "planned,lc", "--metrics", "d2")
+    assert "d2 is no sum over items" in alone.err
+    sure = told("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
+    assert "100 [100, 100]" in sure.out
 
     def refused(*options):
         return mistake(capsys, monkeypatch, "compare", rows, "--bench", tmp_path, *options)
 
     assert "names no two methods" in refused("--methods", "planned")
-    assert "no row has the method 'pop'; there are unfilled, planned, lc" in refused("--methods", "planned,pop")
+    assert "no row has the method 'pop'; there are planned, lc, unfilled" in refused("--methods", "planned,pop")
     assert "add perplexity" in refused("--methods", "planned,lc", "--language-model", folder)
     assert "holds texts" in mistake(capsys, monkeypatch, "compare", texts, "--bench", tmp_path, "--methods", "lc,pop")
 
