@@ -213,9 +213,7 @@ def evaluate(
         else:
             texts, seconds = generate(model, items, ways()[method], task == "located", K, seed)
             row |= model.training
-        row |= score(items, texts, metrics, fluency.nats if fluency else None) | _cut(items, model.tokenizer)
-        if fluency and "perplexity" in row:
-            row["language_model"] = fluency.name
+        row |= score(items, texts, metrics, fluency) | _cut(items, model.tokenizer)
         row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": code}
         with open(output.with_suffix(".texts.jsonl"), "a") as file:
             for item, text in zip(items, texts, strict=True):

@@ -14,7 +14,7 @@ from ddot.tables import read_rows
 from ddot.tables.lines import IDENTITY, is_number
 
 # Two rows that agree in these filled the same items with as many steps.
-SAME_TASK = ("dataset", "split", "task", "steps", "seed", "items")
+SAME_TASK = tuple(name for name in IDENTITY if name not in ("model", "method"))
 Key = tuple[Any, ...]
 
 
@@ -36,14 +36,10 @@ def rescore(
             continue
         items = _items(bench, row)
         row.pop("missing", None)
-        found = score(
-            items, _in_order(items, texts.get(key, {}), row), lacking, fluency.nats if fluency else None, samples
-        )
+        found = score(items, _in_order(items, texts.get(key, {}), row), lacking, fluency, samples)
         if samples:  # None: this metric has no interval
             found["intervals"] = sure | dict.fromkeys(lacking) | found["intervals"]
             found["samples"] = samples
-        if fluency and "perplexity" in found:
-            found["language_model"] = fluency.name
         row |= found
         with open(file, "a", encoding="utf-8") as output:
             output.write(json.dumps(row) + "\n")
@@ -82,8 +78,7 @@ def contrast(
     known: dict[Key, Measured] = {}
     for key in dict.fromkeys(key for pair in pairs for key in pair):
         items = _items(bench, rows[key])
-        in_order = _in_order(items, texts.get(key, {}), rows[key])
-        known[key] = measure(items, in_order, metrics, fluency.nats if fluency else None)
+        known[key] = measure(items, _in_order(items, texts.get(key, {}), rows[key]), metrics, fluency)
     for key, other in pairs:
         found = compare(known[key], known[other], samples)
         missing = found.pop("missing", {})

@@ -5,6 +5,10 @@
 # Interrupted, it goes on where it was; what fails does not stop the others, and the exit status is 1. EVALUATE may hold
 # more options.
 set -u
+if [ $# -lt 2 ]; then
+    echo "results/fill.sh BENCH ROWS [λ …]: got $# of them; say where the benchmarks are and where rows go" >&2
+    exit 2
+fi
 failed=0
 bench=$1 rows=$2
 shift 2

@@ -63,10 +63,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Fluency:
-    """A language model for perplexity, and the name it has in rows."""
+    """A language model for perplexity (see fluency.py) with the name it has in rows."""
 
     name: str
     nats: Callable[..., Any]
+
+    def __call__(self, texts: Sequence[str]) -> Any:
+        return self.nats(texts)
 
 
 METRICS: dict[str, Callable[[Filled], Sums | float]] = {
@@ -99,10 +102,12 @@ def score(
     """The metrics `wanted`, by name. A metric that cannot be had leaves a sentence under "missing", the others go on.
 
     With `samples` resamples of the items, "intervals" holds [low, high] at 95% for metrics that are sums over items.
-    `language_model`, for perplexity: a folder, or a function (see fluency.py).
+    `language_model`, for perplexity: a folder, or a function (see fluency.py); a `Fluency` is named beside it.
     """
     had = measure(items, texts, wanted, language_model)
     row: dict[str, Any] = {name: _value(metric) for name, metric in had.found.items()}
+    if isinstance(language_model, Fluency) and "perplexity" in row:
+        row["language_model"] = language_model.name
     if samples:
         sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
         row["intervals"] = {name: list(interval(metric, samples, seed)) for name, metric in sums.items()}
