@@ -12,7 +12,20 @@ from typing import Any
 from ddot.benchmarks import read_items
 from ddot.metrics.words import success
 from ddot.rescore import read_texts
-from ddot.tables.lines import LABELS, SETS, TASKS, UNFILLED, Line, Naming, Row, gather, measured, model_name, task_lines
+from ddot.tables.lines import (
+    LABELS,
+    SETS,
+    TASKS,
+    UNFILLED,
+    Line,
+    Naming,
+    Row,
+    gather,
+    measured,
+    model_name,
+    several_models,
+    task_lines,
+)
 
 AXES = {
     "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",
@@ -77,8 +90,7 @@ def quality(
     charts = []
     for name in _sets(ours, dataset):
         lines = gather(ours, [name], metrics=[metric])
-        several = _several((line.method, line.model) for line in lines)
-        naming = replace(Naming.of(lines, timed=True), models=several, steps=False)
+        naming = replace(Naming.of(lines, timed=True), steps=False)
         for title, some in task_lines(lines):
             which = title.partition(":")[0].removeprefix("ours, ")
             groups: dict[str, list[Line]] = {}
@@ -95,12 +107,6 @@ def quality(
             "make rows with ddot evaluate … --steps 4,16"
         )
     return charts
-
-
-def _several(ways: Iterable[tuple[str, str]]) -> bool:
-    """Whether some method is there with more than one model: then names say which."""
-    different = set(ways)
-    return len(different) > len({method for method, _ in different})
 
 
 def _sets(rows: Sequence[Row], dataset: str | None) -> list[str]:
@@ -191,7 +197,7 @@ def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Sequence[tuple[int
         every = sorted(count for some in ways.values() for count, _ in some)
         edges = sorted({every[len(every) * part // _RANGES] for part in range(_RANGES)})
         ranges = [(low, high - 1) for low, high in zip(edges, [*edges[1:], counts[-1] + 1], strict=True)]
-    models, steps = _several((way[0], way[1]) for way in ways), len({way[2] for way in ways}) > 1
+    models, steps = several_models((way[0], way[1]) for way in ways), len({way[2] for way in ways}) > 1
     curves = []
     order = list(LABELS)
     for way in sorted(ways, key=lambda way: (order.index(way[0]) if way[0] in order else len(order), *map(str, way))):

@@ -74,7 +74,8 @@ def ways() -> dict[str, Way]:
     lc, pop            the paper's baselines, for models trained so
     …-leap             each of these with the paper's τ-leaps, which end in too many pads (docs/log.md)
     …-drawn            each of these with [pad]s drawn as the model says: likeliest words, but no likeliest length
-    ddot-u-planned, ddot-r-planned   the network first says how long each gap is; the order is kept by projection
+    ddot-u-kept, ddot-r-kept         as ddot-u and ddot-r, but prompt order and whole given words are kept by projection
+    ddot-u-planned, ddot-r-planned   and the network first says how long each gap is
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
@@ -102,6 +103,8 @@ def ways() -> dict[str, Way]:
             for suffix, reveal in reveals.items()
             for name, method in by_pads.items()
         ),
+        Way("ddot-u-kept", Settings(terminal=grid_terminal, reveal=MostCertainFirst(greedy))),
+        Way("ddot-r-kept", Settings(terminal=random_terminal, reveal=MostCertainFirst(greedy))),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),

@@ -43,7 +43,7 @@ first() {
     everywhere ar autoregressive
     everywhere insertion insertion
     everywhere pop pop
-    texts ddot ddot-u-leap,ddot-r-leap,ddot-u-drawn,ddot-u-planned,ddot-r-planned
+    texts ddot ddot-u-leap,ddot-r-leap,ddot-u-drawn,ddot-u-kept,ddot-r-kept,ddot-u-planned,ddot-r-planned
 }
 second() {
     everywhere ddot unfilled,ddot-u,ddot-r

@@ -30,6 +30,8 @@ LABELS = {
     "autoregressive": "autoregressive",
     "insertion": "insertion",
     **{name + suffix: label + how for suffix, how in _REVEALS.items() for name, label in _BY_PADS.items()},
+    "ddot-r-kept": "DDOT-R, words kept whole",
+    "ddot-u-kept": "DDOT-U, words kept whole",
     "ddot-r-planned": "DDOT-R, planned lengths",
     "ddot-u-planned": "DDOT-U, planned lengths",
     "planned": "planned lengths, still slots",
@@ -218,6 +220,12 @@ def model_name(model: str) -> str:
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
 
+def several_models(ways: Iterable[tuple[str, str]]) -> bool:
+    """Whether some method is there with more than one model: then names say which."""
+    different = set(ways)
+    return len(different) > len({method for method, _ in different})
+
+
 @dataclass(frozen=True)
 class Naming:
     """What names of lines must say because it differs between them."""
@@ -231,8 +239,8 @@ class Naming:
         """What differs between lines; their devices only where the table is about time as well."""
         filled = [line for line in lines if line.method != UNFILLED]
         devices = {device for line in filled for device in line.every("device")}
-        models, steps = {line.model for line in filled}, {line.steps for line in filled}
-        return cls(len(models) > 1, len(steps) > 1, timed and len(devices) > 1)
+        models, steps = several_models((line.method, line.model) for line in filled), {line.steps for line in filled}
+        return cls(models, len(steps) > 1, timed and len(devices) > 1)
 
     def name(self, line: Line) -> str:
         parts = [LABELS.get(line.method, line.method)]
@@ -248,7 +256,8 @@ class Naming:
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
         if filled and not self.models:
-            notes.append(f"Model: {model_name(filled[0].model)}.")
+            names = sorted({model_name(line.model) for line in filled})
+            notes.append(f"Model{'s' * (len(names) > 1)}: {', '.join(names)}.")
         if filled and not self.steps:
             notes.append(f"{filled[0].steps} steps.")
         if any(line.seeds > 1 for line in lines):

@@ -245,10 +245,10 @@ def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
     rows += [
         row("ddot-u", model=f"l{factor}", position_factor=factor, training_seconds=46.0, **made) for factor in (1, 5)
     ]
-    rows += [row("ddot-r", model="other", recipe="s", position_factor=0.05, training_seconds=46.0)]
+    rows += [row("ddot-u", model="other", recipe="s", position_factor=0.05, training_seconds=46.0)]
     for name in ("overview", "main", "block"):
         lines = [key for key in table(rows, name) if "DDOT" in key and "paper" not in key]
-        assert [key.rpartition(", ")[2] for key in lines] == ["other", "long"]
+        assert [key.rpartition(", ")[2] for key in lines] == ["long", "other"]
         assert "Models of shorter trials are in the table over λ." in render(rows, name)
         assert "Other numbers of steps" not in render(rows, name)
     assert {key.partition(" > ")[2].partition(",")[0] for key in table(rows, "lambda")} >= {"0.05", "1", "5"}
@@ -297,6 +297,9 @@ def test_models_devices_and_steps_are_named_where_they_differ():
     assert "somebody" not in render(rows)
     assert "Model: small." in render(rows[:1], "random")
     assert "ours, free > DDOT-U, small" in table(rows[:1], "sizes")
+    alone = [row("ddot-u", "1bw-random", model="small"), row("lc", "1bw-random", model="left")]  # one model a way
+    assert {"ours, free > DDOT-U", "ours, free > LC"} <= table(alone, "random").keys()
+    assert "Models: left, small." in render(alone, "random")
     clocks = [row(), row("ddot-u", device="NVIDIA H200")]
     assert "One-Billion-Word, block, free > DDOT-U, NVIDIA H200" in table(clocks, "main")
     assert "ours, free > DDOT-U" in table(clocks, "block")
