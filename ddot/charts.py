@@ -7,9 +7,10 @@ from typing import Any
 from ddot.curves import Chart, Curve
 from ddot.drawing import PALETTE, canvas, form_of, image
 from ddot.files import write_whole
-from ddot.tables.lines import LABELS
+from ddot.tables.lines import LABELS, UNFILLED
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
+_QUIET = "#AAAAAA"  # of what is only there to be compared with
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
@@ -61,6 +62,8 @@ def _draw_curve(axes: Any, curve: Curve, name: str) -> None:
     # A method has one colour and mark wherever it is drawn.
     place = list(LABELS).index(curve.method) if curve.method in LABELS else len(LABELS)
     colour, mark = PALETTE[place % len(PALETTE)], _MARKS[place % len(_MARKS)]
+    if curve.method == UNFILLED:
+        colour = _QUIET
     if curve.level:
         line = axes.axhline(curve.points[0].y, color=colour, linestyle=(0, (4, 3)), linewidth=1.2, label=curve.name)
         line.set_gid(name)

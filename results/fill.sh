@@ -43,7 +43,7 @@ first() {
     everywhere ar autoregressive
     everywhere insertion insertion
     everywhere pop pop
-    texts ddot ddot-u-leap,ddot-r-leap,ddot-u-drawn,ddot-u-kept,ddot-r-kept,ddot-u-planned,ddot-r-planned
+    texts ddot ddot-u-drawn,ddot-r-drawn,ddot-u-leap,ddot-u-kept
 }
 second() {
     everywhere ddot unfilled,ddot-u,ddot-r
@@ -51,12 +51,13 @@ second() {
         evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
     done
     everywhere fixed fixed-guessed,fixed-oracle
-    texts pop pop-leap,pop-drawn
+    texts pop pop-drawn,pop-leap
+    texts no_ot no-ot-u-drawn,no-ot-drawn
 }
 third() {
     everywhere lc lc
     everywhere no_ot no-ot,no-ot-u
-    texts lc lc-leap,lc-drawn
+    texts lc lc-drawn,lc-leap
 }
 lane first
 lane second "$@"
@@ -67,7 +68,7 @@ begun=
 timed() { # method, ways
     evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64
 }
-timed ddot ddot-u
-timed lc lc
-timed pop pop
+timed ddot ddot-u,ddot-u-drawn
+timed lc lc,lc-drawn
+timed pop pop,pop-drawn
 exit $failed
