@@ -61,9 +61,8 @@ def _draw_curve(axes: Any, curve: Curve, name: str) -> None:
     """A curve with its intervals; a level as a dashed line across."""
     # A method has one colour and mark wherever it is drawn.
     place = list(LABELS).index(curve.method) if curve.method in LABELS else len(LABELS)
-    colour, mark = PALETTE[place % len(PALETTE)], _MARKS[place % len(_MARKS)]
-    if curve.method == UNFILLED:
-        colour = _QUIET
+    colour = _QUIET if curve.method == UNFILLED else PALETTE[place % len(PALETTE)]
+    mark = _MARKS[place % len(_MARKS)]
     if curve.level:
         line = axes.axhline(curve.points[0].y, color=colour, linestyle=(0, (4, 3)), linewidth=1.2, label=curve.name)
         line.set_gid(name)

@@ -28,7 +28,7 @@ from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.metrics import METRICS, Fluency, score
-from ddot.positions import grid_terminal, random_terminal
+from ddot.positions import Terminal, grid_terminal, random_terminal, text_terminal
 from ddot.sampling import Leap, MostCertainFirst, Reveal
 from ddot.tokens import Tokenizer
 
@@ -70,12 +70,13 @@ def ways() -> dict[str, Way]:
 
     ddot-u, ddot-r     grid or random start, the likeliest tokens, surest first; pads decide the length, and nothing but
                        the network keeps the prompt in order
+    ddot-t             as ddot-u, but the prompt starts as a text, neighbours side by side; for a model trained so
     no-ot, no-ot-u     as ddot-r and ddot-u, for a model trained without optimal transport
     lc, pop            the paper's baselines, for models trained so
     …-leap             each of these with the paper's τ-leaps, which end in too many pads (docs/log.md)
     …-drawn            each of these with [pad]s drawn as the model says: likeliest words, but no likeliest length
-    ddot-u-kept, ddot-r-kept         as ddot-u and ddot-r, but prompt order and whole given words are kept by projection
-    ddot-u-planned, ddot-r-planned   and the network first says how long each gap is
+    …-kept             ddot-u, -r and -t with the prompt's order and its whole words kept by projection; -kept-drawn too
+    ddot-u-planned, ddot-r-planned   as -kept, and the network first says how long each gap is
     planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
                        and its taste for short fills
     fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
@@ -88,12 +89,12 @@ def ways() -> dict[str, Way]:
         "-leap": Leap(greedy),
         "-drawn": MostCertainFirst(greedy_words),
     }
-    grid, drawn = DDOT(terminal=grid_terminal, projections=()), DDOT(terminal=random_terminal, projections=())
+    starts: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": text_terminal}
+    moving = {name: DDOT(terminal=terminal, projections=()) for name, terminal in starts.items()}
     by_pads: dict[str, DDOT | LeftContext | PositionPrediction] = {
-        "ddot-u": grid,
-        "ddot-r": drawn,
-        "no-ot": drawn,
-        "no-ot-u": grid,
+        **moving,
+        "no-ot": moving["ddot-r"],
+        "no-ot-u": moving["ddot-u"],
         "lc": LeftContext(),
         "pop": PositionPrediction(),
     }
@@ -103,8 +104,11 @@ def ways() -> dict[str, Way]:
             for suffix, reveal in reveals.items()
             for name, method in by_pads.items()
         ),
-        Way("ddot-u-kept", Settings(terminal=grid_terminal, reveal=MostCertainFirst(greedy))),
-        Way("ddot-r-kept", Settings(terminal=random_terminal, reveal=MostCertainFirst(greedy))),
+        *(
+            Way(f"{name}-kept{suffix}", Settings(terminal=terminal, reveal=reveals[suffix]))
+            for suffix in ("", "-drawn")
+            for name, terminal in starts.items()
+        ),
         Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
         Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
         Way("planned", Settings(choose_length=mean_length, still=True)),
@@ -147,7 +151,7 @@ def generate(
     order = sorted(range(len(items)), key=widths.__getitem__)
     found: dict[int, Text] = {}
 
-    def run(rows: list[int]) -> None:
+    def run(rows: list[int], steps: int = steps) -> None:
         some, L = [told[i] for i in rows], max(widths[i] for i in rows)
         with torch.inference_mode(), model.denoiser.quickly():
             if way.method is None:
@@ -161,6 +165,8 @@ def generate(
             for i, text in zip(rows, way.method.texts(last, model.denoiser.vocabulary), strict=True):
                 found[i] = prompts[i].read(text, model.tokenizer)
 
+    if model.denoiser.device.type == "cuda":
+        run(order[:batch], 1)  # what a GPU sets up for a first batch is no time of these texts
     start = time.monotonic()
     with ThreadPoolExecutor(model.threads) as pool:
         list(pool.map(run, (order[first : first + batch] for first in range(0, len(order), batch))))

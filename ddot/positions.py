@@ -1,6 +1,6 @@
 """Where slots sit: the clean grid, the terminal positions, the straight paths between them.
 
-Positions live in [-1, 1]; only a stretched grid may begin a little outside. Knows nothing about tokens or networks.
+Positions live in [-1, 1]; only a stretched start may lie a little outside. Knows nothing about tokens or networks.
 """
 
 from dataclasses import dataclass
@@ -66,29 +66,50 @@ def grid_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "
     return ((2.0 * number - (size - 1)) / np.maximum(1, size - 1)).astype(np.float32)
 
 
+def text_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+    """DDOT-T: the prompt where it would be if nothing were missing (eq. init_pos), the others on the even grid.
+
+    A language model reads it as a text; where words are missing it moves apart. Draws nothing.
+    """
+    even, size = grid_terminal(is_prompt, keys), _in_its_set(is_prompt)[1]
+    return np.where(is_prompt, even * size / is_prompt.shape[1], even).astype(np.float32)
+
+
 @dataclass(frozen=True)
 class JitteredGrid:
-    """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R.
-
-    With `stretch` the whole is made up to so much wider or narrower, each row by a number of its own. How wide all
-    positions lie says how long a text is as soon as t < 1, the more exactly the better the width at t = 1 is known.
-    """
+    """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R."""
 
     spread: float
-    stretch: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.spread <= 0.5:
             wanted = "a spread between 0 and 0.5 spacings (order is kept)"
             raise ValueError(f"JitteredGrid wants {wanted}, got {self.spread}")
-        if not 0 <= self.stretch < 1:
-            raise ValueError(f"JitteredGrid wants a stretch of at least 0 and below 1, got {self.stretch}")
 
     def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)
         moved = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
-        width = 1 + (2 * uniform(fold(keys, 0x571D), 1) - 1) * self.stretch
-        return (np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1) * width).astype(np.float32)
+        return np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """Another terminal made up to `by` wider or narrower, each row by a number of its own.
+
+    How wide all positions lie says how long a text is as soon as t < 1, the more exactly the better the width at t = 1
+    is known.
+    """
+
+    terminal: Terminal
+    by: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.by < 1:
+            raise ValueError(f"Stretched wants a share of at least 0 and below 1, got {self.by}")
+
+    def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+        width = 1 + (2 * uniform(fold(keys, 0x571D), 1) - 1) * self.by
+        return (self.terminal(is_prompt, keys) * width).astype(np.float32)
 
 
 class Mixture:

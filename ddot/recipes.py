@@ -21,7 +21,7 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.positions import JitteredGrid, Mixture, random_terminal
+from ddot.positions import JitteredGrid, Mixture, Stretched, random_terminal, text_terminal
 from ddot.run import Data, Run, Training
 from ddot.tokens import Tokenizer, Vocabulary
 
@@ -29,7 +29,7 @@ MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1,
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))
 # Trained from random starts alone, a grid start made texts 8 words too short (located) to 16 too long (free). Trained
 # from grids of one width too, a network takes a grid that is a little wider for a longer text (docs/log.md).
-STARTS = Mixture((1.0, random_terminal), (1.0, JitteredGrid(0.5, stretch=0.15)))
+STARTS = Mixture((1.0, random_terminal), (1.0, Stretched(JitteredGrid(0.5), 0.15)))
 
 
 def toy() -> Run:
@@ -174,6 +174,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
     ddot = DDOT(terminal=STARTS, position_weight=weight, room_factor=1.0)
     methods: dict[str, Method] = {
         "smollm2_ddot": ddot,
+        "smollm2_ddot_t": replace(ddot, terminal=Stretched(text_terminal, 0.15)),
         "smollm2_no_ot": replace(ddot, couple=couple_independently),
         "smollm2_lc": LeftContext(),
         "smollm2_pop": PositionPrediction(position_weight=weight),

@@ -43,10 +43,12 @@ first() {
     everywhere ar autoregressive
     everywhere insertion insertion
     everywhere pop pop
-    texts ddot ddot-u-drawn,ddot-r-drawn,ddot-u-leap,ddot-u-kept
+    texts ddot ddot-u-drawn,ddot-r-drawn,ddot-u-leap,ddot-u-kept,ddot-u-kept-drawn
 }
 second() {
     everywhere ddot unfilled,ddot-u,ddot-r
+    everywhere ddot_t ddot-t
+    texts ddot_t ddot-t-drawn,ddot-t-kept,ddot-t-kept-drawn,ddot-t-leap
     for factor; do
         evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
     done
@@ -69,6 +71,7 @@ timed() { # method, ways
     evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64
 }
 timed ddot ddot-u,ddot-u-drawn
+timed ddot_t ddot-t,ddot-t-drawn
 timed lc lc,lc-drawn
 timed pop pop,pop-drawn
 exit $failed

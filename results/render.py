@@ -1,6 +1,7 @@
 """Put what was measured into the documents: `python results/render.py`, from the root of the checkout."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 from ddot.charts import draw_charts
@@ -27,28 +28,20 @@ def forty() -> str:
 rows, differences = read_rows(RESULTS / "rows.jsonl"), read_rows(RESULTS / "differences.jsonl")
 speeds = read_rows(*(RESULTS / f"bench-{name}.jsonl" for name in ("coupling", "infill", "train")))
 embedded = [row for row in rows if row["model"] == "embedded"]
-# The methods that were trained alike. τ-leaps and words kept whole are in results/tables.md alone.
-alike = [
-    row for row in rows
-    if row["method"] == "unfilled" or (row["model"] != "embedded" and not row["method"].endswith(("-leap", "-kept")))
-]  # fmt: skip
-swept = {row["method"] for row in alike if row["method"] != "unfilled" and row["steps"] != 16}
-curves = [row for row in alike if row["dataset"] == "1bw-block" and row["method"] in (*swept, "unfilled")]
+# The methods that were trained alike, not the trials of λ; and the prompt as it was given.
+alike = [row for row in rows if row["method"] == "unfilled" or row["model"] == f"runs/{row.get('recipe')}"]
+PLAIN = ("unfilled", "lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "fixed-guessed", "fixed-oracle")
+PLAIN += ("autoregressive", "insertion", "lc-drawn", "pop-drawn", "ddot-u-drawn", "ddot-t-drawn")
 insert(ROOT / "README.md", "overview", render(embedded, "overview"))
-insert(ROOT / "README.md", "alike", render(alike, "block"))
-insert(ROOT / "README.md", "differences", render(differences, "differences"))
+insert(ROOT / "README.md", "methods", render([row for row in alike if row["method"] in PLAIN], "methods"))
 insert(ROOT / "docs" / "model.md", "main", render(embedded, "main"))
 insert(ROOT / "README.md", "speed", render(speeds, "speed"))
 insert(ROOT / "docs" / "model.md", "forty", forty())
 every = [*rows, *differences, *speeds]
 (RESULTS / "tables.md").write_text(f"# Every table\n\n{render(every)}")
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
-draw_charts(
-    [
-        chart
-        for metric in ("bleu4", "success")
-        for against in ("steps", "seconds")
-        for chart in quality(curves, against, metric, task="free")
-    ],
-    ROOT / "docs" / "quality.png",
-)
+swept = {row["method"] for row in alike if row["steps"] == 32}
+charts = []
+for metric, against in product(("bleu4", "success"), ("steps", "seconds")):
+    charts += quality([row for row in alike if row["method"] in swept], against, metric, "1bw-block", "free")
+draw_charts(charts, ROOT / "docs" / "quality.png")

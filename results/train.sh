@@ -1,9 +1,9 @@
 #!/bin/sh
 # Train methods of the tables alike:
 #   results/train.sh SECONDS NAME …
-# NAME: ddot, no_ot, lc, pop, fixed, insertion, ar, or trunk (what all but ar start from), into runs/smollm2_NAME; or a
-# value of λ, with which DDOT is trained into runs/lambda-NAME. Where positions are learnt, λ is LAMBDA, or else the
-# recipe's.
+# NAME: ddot, ddot_t, no_ot, lc, pop, fixed, insertion, ar, or trunk (what all but ar start from), into
+# runs/smollm2_NAME; or a value of λ, with which DDOT is trained into runs/lambda-NAME. Where positions are learnt, λ is
+# LAMBDA, or else the recipe's.
 #
 # Needs a GPU, the corpora that docs/guide.md names in runs/data, the base model in runs/base/smollm2, and the trunk.
 # Interrupted, it goes on where it was; what fails does not stop the others, and the exit status is 1. TRAIN may hold more

@@ -25,6 +25,7 @@ from ddot.tables.paper import paper_tables, paper_values, printed
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
+    "length_error": "length",
 }  # fmt: skip
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity"}
@@ -34,15 +35,26 @@ MOVING = (UNFILLED, *(name for name in LABELS if name.startswith("ddot-")))
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a table shows of our rows: which ways of filling (None: all), and whether each line names its model."""
+    """What a table shows of our rows: which ways of filling (None: all), and whether each line names its model.
+
+    `paper`: the paper's table it stands beside, where that has another name; `metrics`: where it has others.
+    """
 
     title: str
     methods: tuple[str, ...] | None = None
     models: bool = False
     notes: tuple[str, ...] = ()
+    paper: str | None = None
+    metrics: tuple[str, ...] = ()
 
 
 COMPARISONS = {
+    "methods": Comparison(
+        "Methods on blocks",
+        paper="block",
+        metrics=("bleu2", "bleu4", "success", "length_error"),
+        notes=("SR: % of texts with the given words whole and in order. length: words too many.",),
+    ),
     "random": Comparison("Random infilling: 1 to 6 words given"),
     "block": Comparison("Block infilling: one span of 0 to 32 words missing"),
     "code": Comparison(
@@ -61,10 +73,12 @@ COMPARISONS = {
 
 def compare(name: str, rows: Sequence[Row]) -> Table:
     """One of `COMPARISONS`: the paper's lines, then ours for each task."""
-    kind, numbers = COMPARISONS[name], paper_tables()[name]
+    kind = COMPARISONS[name]
+    numbers = paper_tables()[kind.paper or name]
     sets: list[str] = numbers["sets"]
-    extra = [beside for metric, beside in BESIDE.items() if metric in numbers["metrics"]]
-    metrics = [*numbers["metrics"], *(metric for metric in extra if any(_has(row, metric, sets) for row in rows))]
+    metrics = list(kind.metrics or numbers["metrics"])
+    extra = [beside for metric, beside in BESIDE.items() if metric in metrics]
+    metrics += [metric for metric in extra if any(_has(row, metric, sets) for row in rows)]
     columns = paired(metrics)
     every = gather(rows, sets, kind.methods, metrics)
     lines = widest(every)

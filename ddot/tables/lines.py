@@ -23,6 +23,7 @@ _BY_PADS = {
     "no-ot-u": "without OT, grid start",
     "ddot-r": "DDOT-R",
     "ddot-u": "DDOT-U",
+    "ddot-t": "DDOT-T",
 }
 _REVEALS = {"": "", "-leap": ", τ-leaps", "-drawn": ", pads drawn"}
 LABELS = {
@@ -30,8 +31,11 @@ LABELS = {
     "autoregressive": "autoregressive",
     "insertion": "insertion",
     **{name + suffix: label + how for suffix, how in _REVEALS.items() for name, label in _BY_PADS.items()},
-    "ddot-r-kept": "DDOT-R, words kept whole",
-    "ddot-u-kept": "DDOT-U, words kept whole",
+    **{
+        f"{name}-kept{suffix}": f"{_BY_PADS[name]}, words kept{_REVEALS[suffix]}"
+        for suffix in ("", "-drawn")
+        for name in ("ddot-r", "ddot-u", "ddot-t")
+    },
     "ddot-r-planned": "DDOT-R, planned lengths",
     "ddot-u-planned": "DDOT-U, planned lengths",
     "planned": "planned lengths, still slots",
@@ -256,13 +260,22 @@ class Naming:
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
         if filled and not self.models:
-            names = sorted({model_name(line.model) for line in filled})
-            notes.append(f"Model{'s' * (len(names) > 1)}: {', '.join(names)}.")
+            notes.append(_models(filled))
         if filled and not self.steps:
             notes.append(f"{filled[0].steps} steps.")
         if any(line.seeds > 1 for line in lines):
             notes.append("±: standard deviation over seeds.")
         return tuple(notes)
+
+
+def _models(lines: Sequence[Line]) -> str:
+    """A sentence on the models of lines; with several, which ways each of them filled in."""
+    ways: dict[str, list[str]] = {}
+    for line in lines:
+        ways.setdefault(model_name(line.model), []).append(LABELS.get(line.method, line.method))
+    if len(ways) == 1:
+        return f"Model: {next(iter(ways))}."
+    return "Models: " + ", ".join(f"{name} ({'; '.join(dict.fromkeys(some))})" for name, some in ways.items()) + "."
 
 
 def clocks(lines: Sequence[Line]) -> tuple[str, ...]:

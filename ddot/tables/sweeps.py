@@ -28,7 +28,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
         sections.append(Section(f"paper, {row['model']}", tuple(theirs)))
     lines: list[Line] = []
     for dataset in sets:
-        here = gather(rows, [dataset])
+        here = _swept(gather(rows, [dataset]))
         lines += here
         naming = replace(Naming.of(here, timed=True), steps=False)  # the columns say them
         for title, some in task_lines(here):
@@ -56,6 +56,18 @@ def _varied(rows: Sequence[Row]) -> list[str]:
     return [
         dataset for dataset, steps in sorted(found.items(), key=lambda item: item[0] != PAPERS_SET)
         if dataset == PAPERS_SET or any(len(counts) > 1 for counts in steps.values())
+    ]  # fmt: skip
+
+
+def _swept(lines: Sequence[Line]) -> list[Line]:
+    """Lines of ways that have several numbers of steps, and of the unfilled prompt; all of them where no way has."""
+    found: dict[tuple[str, ...], set[int | None]] = {}
+    for line in lines:
+        found.setdefault((line.method, line.model, line.task), set()).add(line.steps)
+    several = {way for way, steps in found.items() if len(steps) > 1}
+    return [
+        line for line in lines
+        if not several or line.method == UNFILLED or (line.method, line.model, line.task) in several
     ]  # fmt: skip
 
 

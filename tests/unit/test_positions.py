@@ -11,12 +11,14 @@ from ddot.chance import Weighted, fold, row_keys, spread_times, uniform
 from ddot.positions import (
     JitteredGrid,
     Mixture,
+    Stretched,
     clean_positions,
     grid,
     grid_terminal,
     interpolate,
     pad_positions,
     random_terminal,
+    text_terminal,
 )
 
 
@@ -65,16 +67,25 @@ def test_jittered_grid_keeps_order_and_stays_near():
             assert np.abs(z[row, subset] - exact[row, subset]).max() <= 1 / max(1, subset.sum() - 1) + 1e-6
     with pytest.raises(ValueError, match="spread"):
         JitteredGrid(0.7)
-    with pytest.raises(ValueError, match="stretch"):
-        JitteredGrid(0.5, stretch=1.0)
 
 
 def test_a_stretched_grid_is_the_jittered_one_times_a_number_of_its_row():
     is_prompt = np.random.default_rng(0).random((2000, 30)) < 0.4
     keys = row_keys(3, 2000)
-    width = JitteredGrid(0.5, stretch=0.2)(is_prompt, keys) / JitteredGrid(0.5)(is_prompt, keys)
+    width = Stretched(JitteredGrid(0.5), 0.2)(is_prompt, keys) / JitteredGrid(0.5)(is_prompt, keys)
     np.testing.assert_allclose(width, np.broadcast_to(np.median(width, 1, keepdims=True), width.shape), rtol=1e-3)
     assert kstest(width[:, 0], "uniform", args=(0.8, 0.4)).pvalue > 0.01
+    with pytest.raises(ValueError, match="below 1"):
+        Stretched(grid_terminal, 1.0)
+
+
+def test_a_prompt_that_starts_as_a_text_lies_as_it_would_with_nothing_missing():
+    is_prompt = np.random.default_rng(1).random((50, 20)) < 0.4
+    keys = row_keys(5, 50)
+    z, even = text_terminal(is_prompt, keys), grid_terminal(is_prompt, keys)
+    for row, known in enumerate(is_prompt):
+        np.testing.assert_allclose(z[row, known], clean_positions(int(known.sum()), 20), atol=1e-6)
+        np.testing.assert_array_equal(z[row, ~known], even[row, ~known])
 
 
 def test_mixture_takes_each_row_from_one_terminal():

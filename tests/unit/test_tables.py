@@ -299,7 +299,7 @@ def test_models_devices_and_steps_are_named_where_they_differ():
     assert "ours, free > DDOT-U, small" in table(rows[:1], "sizes")
     alone = [row("ddot-u", "1bw-random", model="small"), row("lc", "1bw-random", model="left")]  # one model a way
     assert {"ours, free > DDOT-U", "ours, free > LC"} <= table(alone, "random").keys()
-    assert "Models: left, small." in render(alone, "random")
+    assert "Models: left (LC), small (DDOT-U)." in render(alone, "random")
     clocks = [row(), row("ddot-u", device="NVIDIA H200")]
     assert "One-Billion-Word, block, free > DDOT-U, NVIDIA H200" in table(clocks, "main")
     assert "ours, free > DDOT-U" in table(clocks, "block")
@@ -552,7 +552,7 @@ def test_names_come_through_latex_as_they_are(name):
 @pytest.mark.parametrize(
     ("rows", "name", "sentence"),
     [
-        ([], "tables", "no table 'tables'; there are overview, main, random"),
+        ([], "tables", "no table 'tables'; there are overview, main, methods"),
         ([row()], "speed", "no rows of `ddot bench` among 1"),
         ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has a method but no 'model'"),
         ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
