@@ -52,7 +52,6 @@ second() {
     for factor; do
         evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
     done
-    everywhere fixed fixed-guessed,fixed-oracle
     texts pop pop-drawn,pop-leap
     texts no_ot no-ot-u-drawn,no-ot-drawn
 }
@@ -60,6 +59,7 @@ third() {
     everywhere lc lc
     everywhere no_ot no-ot,no-ot-u
     texts lc lc-drawn,lc-leap
+    everywhere fixed fixed-guessed,fixed-oracle
 }
 lane first
 lane second "$@"
@@ -70,8 +70,8 @@ begun=
 timed() { # method, ways
     evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64
 }
-timed ddot ddot-u,ddot-u-drawn
-timed ddot_t ddot-t,ddot-t-drawn
-timed lc lc,lc-drawn
-timed pop pop,pop-drawn
+timed ddot ddot-u
+timed ddot_t ddot-t
+timed lc lc
+timed pop pop
 exit $failed
