@@ -30,6 +30,7 @@ HEADS = {
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity"}
 PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"))  # share a column, as in the paper
+WITHOUT_OT = ("no-ot", "no-ot-u")
 MOVING = (UNFILLED, *(name for name in LABELS if name.startswith("ddot-")))
 
 
@@ -62,7 +63,7 @@ COMPARISONS = {
     ),
     "ot": Comparison(
         "With and without optimal transport",
-        (UNFILLED, "no-ot", "no-ot-u", "ddot-r", "ddot-u"),
+        (UNFILLED, *(name + how for how in ("", "-drawn") for name in (*WITHOUT_OT, "ddot-r", "ddot-u"))),
         models=True,
         notes=("The paper names no task here; its numbers with OT are those of DDOT-R small on the random sets.",),
     ),
@@ -81,6 +82,7 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
     metrics += [metric for metric in extra if any(_has(row, metric, sets) for row in rows)]
     columns = paired(metrics)
     every = gather(rows, sets, kind.methods, metrics)
+    every = _trained_alike(every) if name == "ot" else every
     lines = widest(every)
     naming = Naming.of(lines)
     naming = replace(naming, models=naming.models or kind.models)
@@ -97,6 +99,16 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
         tuple(sections),
         (*naming.notes(lines), *_left_out(every, lines), *kind.notes, *_readers(lines, metrics)),
     )
+
+
+def _trained_alike(lines: Sequence[Line]) -> list[Line]:
+    """Of an ablation, the lines of models that were trained as long as one without OT, a tenth more or less."""
+    without = {time for line in lines if line.method.startswith(WITHOUT_OT) for time in line.every("training_seconds")}
+    return [
+        line for line in lines
+        if not without or line.method == UNFILLED
+        or any(abs(time - other) <= other / 10 for time in line.every("training_seconds") for other in without)
+    ]  # fmt: skip
 
 
 def _readers(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[str, ...]:

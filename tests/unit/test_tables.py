@@ -327,6 +327,12 @@ def test_the_ablation_shows_its_two_sides_and_nltks_meteor_its_own_column():
     assert found["ours, free > DDOT-U, embedded"][2] == "⟨15.0⟩"
     assert not any("LC" in name for name in found)
     assert "NLTK" not in render(rows, "ot")
+    times = {"no-ot": 300.0, "ddot-u": 301.0, "ddot-r": 900.0}
+    alike = [row(name, "1bw-random", model=name, training_seconds=time) for name, time in times.items()]
+    assert [key for key in table(alike, "ot") if "ours" in key] == [
+        "ours, free > without OT, no-ot",
+        "ours, free > DDOT-U, ddot-u",
+    ]
     found = table([row("ddot-u", "1bw-random", meteor_nltk=30.0)], "random")
     assert found["ours, free > DDOT-U"] == ["50.0 / 40.0", "–", "–", "100.0", "30.0", "–", "–", "–", "–", "–"]
     assert found["paper, diffusion > LC"][4] == "–"
@@ -369,7 +375,8 @@ def test_every_method_has_its_line_in_every_table_it_belongs_to():
     for name in ("random", "block", "code", "diversity"):
         assert labels(name) == list(LABELS.values())
         assert not any("–" in cells[:3] for key, cells in table(rows, name).items() if key.startswith("ours"))
-    assert labels("ot") == ["prompt, unfilled", "without OT", "without OT, grid start", "DDOT-R", "DDOT-U"]
+    both = ["without OT", "without OT, grid start", "DDOT-R", "DDOT-U"]
+    assert labels("ot") == ["prompt, unfilled", *both, *(f"{label}, pads drawn" for label in both)]
     assert set(labels("sizes")) == {
         label for key, label in LABELS.items() if key.startswith("ddot") or key == "unfilled"
     }
