@@ -164,6 +164,16 @@ def test_a_file_of_somebody_else_is_left_alone(precious, capsys, monkeypatch, fo
     assert output.read_text() == precious
 
 
+@pytest.fixture(scope="module")
+def answered(folder, tmp_path_factory):
+    """An answer that was written before: its file."""
+    work = tmp_path_factory.mktemp("answered")
+    (work / "in.jsonl").write_text('{"text": "a ___{1}"}\n')
+    command = ["infill", "--input", work / "in.jsonl", "--output", work / "out.jsonl", "--steps", 1, "--model", folder]
+    assert ddot(*command).returncode == 0
+    return work / "out.jsonl"
+
+
 @pytest.mark.parametrize(
     ("line", "options", "other"),
     [
@@ -181,12 +191,11 @@ def test_a_file_of_somebody_else_is_left_alone(precious, capsys, monkeypatch, fo
     ],
 )
 def test_answers_to_other_questions_are_not_taken_for_these(
-    line, options, other, capsys, monkeypatch, folder, tmp_path
+    line, options, other, answered, capsys, monkeypatch, folder, tmp_path
 ):
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text('{"text": "a ___{1}"}\n')
+    shutil.copy(answered, output)
     command = ["infill", "--input", source, "--output", output, "--steps", 1]
-    assert ddot(*command, "--model", folder).returncode == 0
     before = output.read_text()
     source.write_text(json.dumps(line) + "\n")
     if "copy" in options:
