@@ -28,7 +28,7 @@ from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.metrics import METRICS, Fluency, score
-from ddot.positions import Terminal, grid_terminal, random_terminal, text_terminal
+from ddot.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.sampling import Leap, MostCertainFirst, Reveal
 from ddot.tokens import Tokenizer
 
@@ -89,7 +89,7 @@ def ways() -> dict[str, Way]:
         "-leap": Leap(greedy),
         "-drawn": MostCertainFirst(greedy_words),
     }
-    starts: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": text_terminal}
+    starts: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": AsText()}
     moving = {name: DDOT(terminal=terminal, projections=()) for name, terminal in starts.items()}
     by_pads: dict[str, DDOT | LeftContext | PositionPrediction] = {
         **moving,

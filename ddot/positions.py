@@ -66,15 +66,6 @@ def grid_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "
     return ((2.0 * number - (size - 1)) / np.maximum(1, size - 1)).astype(np.float32)
 
 
-def text_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
-    """DDOT-T: the prompt where it would be if nothing were missing (eq. init_pos), the others on the even grid.
-
-    A language model reads it as a text; where words are missing it moves apart. Draws nothing.
-    """
-    even, size = grid_terminal(is_prompt, keys), _in_its_set(is_prompt)[1]
-    return np.where(is_prompt, even * size / is_prompt.shape[1], even).astype(np.float32)
-
-
 @dataclass(frozen=True)
 class JitteredGrid:
     """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R."""
@@ -90,6 +81,20 @@ class JitteredGrid:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)
         moved = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
         return np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class AsText:
+    """Another terminal with the prompt drawn together; on a grid, to where it is if nothing is missing (eq. init_pos).
+
+    DDOT-T: a language model reads it as a text, and where words are missing it moves apart.
+    """
+
+    terminal: Terminal = grid_terminal
+
+    def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+        z, size = self.terminal(is_prompt, keys), _in_its_set(is_prompt)[1]
+        return np.where(is_prompt, z * size / is_prompt.shape[1], z).astype(np.float32)
 
 
 @dataclass(frozen=True)

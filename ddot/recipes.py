@@ -21,7 +21,7 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.positions import JitteredGrid, Mixture, Stretched, random_terminal, text_terminal
+from ddot.positions import AsText, JitteredGrid, Mixture, Stretched, random_terminal
 from ddot.run import Data, Run, Training
 from ddot.tokens import Tokenizer, Vocabulary
 
@@ -174,7 +174,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
     ddot = DDOT(terminal=STARTS, position_weight=weight, room_factor=1.0)
     methods: dict[str, Method] = {
         "smollm2_ddot": ddot,
-        "smollm2_ddot_t": replace(ddot, terminal=Stretched(text_terminal, 0.15)),
+        "smollm2_ddot_t": replace(ddot, terminal=Stretched(AsText(JitteredGrid(0.5)), 0.15)),
         "smollm2_no_ot": replace(ddot, couple=couple_independently),
         "smollm2_lc": LeftContext(),
         "smollm2_pop": PositionPrediction(position_weight=weight),

@@ -9,6 +9,7 @@ from scipy.stats import kstest
 
 from ddot.chance import Weighted, fold, row_keys, spread_times, uniform
 from ddot.positions import (
+    AsText,
     JitteredGrid,
     Mixture,
     Stretched,
@@ -18,7 +19,6 @@ from ddot.positions import (
     interpolate,
     pad_positions,
     random_terminal,
-    text_terminal,
 )
 
 
@@ -82,7 +82,7 @@ def test_a_stretched_grid_is_the_jittered_one_times_a_number_of_its_row():
 def test_a_prompt_that_starts_as_a_text_lies_as_it_would_with_nothing_missing():
     is_prompt = np.random.default_rng(1).random((50, 20)) < 0.4
     keys = row_keys(5, 50)
-    z, even = text_terminal(is_prompt, keys), grid_terminal(is_prompt, keys)
+    z, even = AsText()(is_prompt, keys), grid_terminal(is_prompt, keys)
     for row, known in enumerate(is_prompt):
         np.testing.assert_allclose(z[row, known], clean_positions(int(known.sum()), 20), atol=1e-6)
         np.testing.assert_array_equal(z[row, ~known], even[row, ~known])
