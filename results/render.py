@@ -40,7 +40,7 @@ insert(ROOT / "docs" / "model.md", "forty", forty())
 every = [*rows, *differences, *speeds]
 (RESULTS / "tables.md").write_text(f"# Every table\n\n{render(every)}")
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
-swept = {row["method"] for row in alike if row["steps"] == 32}
+swept = {"unfilled", *(row["method"] for row in alike if row["steps"] == 32)}
 charts = []
 for metric, against in product(("bleu4", "success"), ("steps", "seconds")):
     charts += quality([row for row in alike if row["method"] in swept], against, metric, "1bw-block", "free")

@@ -39,6 +39,7 @@ class Comparison:
     """What a table shows of our rows: which ways of filling (None: all), and whether each line names its model.
 
     `paper`: the paper's table it stands beside, where that has another name; `metrics`: where it has others.
+    `alike`: an ablation of OT, only with models that were trained equally long.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     paper: str | None = None
     metrics: tuple[str, ...] = ()
+    alike: bool = False
 
 
 COMPARISONS = {
@@ -65,6 +67,7 @@ COMPARISONS = {
         "With and without optimal transport",
         (UNFILLED, *(name + how for how in ("", "-drawn") for name in (*WITHOUT_OT, "ddot-r", "ddot-u"))),
         models=True,
+        alike=True,
         notes=("The paper names no task here; its numbers with OT are those of DDOT-R small on the random sets.",),
     ),
     "sizes": Comparison("Sizes of the network", MOVING, models=True),
@@ -82,7 +85,7 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
     metrics += [metric for metric in extra if any(_has(row, metric, sets) for row in rows)]
     columns = paired(metrics)
     every = gather(rows, sets, kind.methods, metrics)
-    every = _trained_alike(every) if name == "ot" else every
+    every = _trained_alike(every) if kind.alike else every
     lines = widest(every)
     naming = Naming.of(lines)
     naming = replace(naming, models=naming.models or kind.models)
