@@ -1,17 +1,34 @@
 """Draw curves: a panel for each chart, one legend. PNG or SVG, by the file's name. Needs the extra `plots`."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ddot.curves import Chart, Curve
-from ddot.drawing import PALETTE, canvas, form_of, image
+from ddot.drawing import canvas, form_of, image
 from ddot.files import write_whole
-from ddot.tables.lines import LABELS, UNFILLED
+from ddot.tables.lines import UNFILLED
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
-_QUIET = "#AAAAAA"  # of what is only there to be compared with
-_MARKS = ("o", "s", "^", "D", "v", "P", "X")
+# A method has one colour and mark wherever it is drawn, in all its ways (`ddot-u-leap` those of `ddot-u`).
+_LOOKS = {
+    UNFILLED: ("#AAAAAA", ""),
+    "autoregressive": ("#882255", "p"),
+    "insertion": ("#009E73", "P"),
+    "lc": ("#CC79A7", "D"),
+    "pop": ("#E69F00", "v"),
+    "no-ot": ("#000000", "X"),
+    "ddot-r": ("#56B4E9", "o"),
+    "ddot-u": ("#0072B2", "s"),
+    "ddot-t": ("#D55E00", "^"),
+    "planned": ("#7A7A7A", "*"),
+    "fixed": ("#999933", "h"),
+}
+_ANOTHER = ("#332288", "d")  # of a method that is not known here
+# Curves of one method in one figure: other ways, other models.
+_DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 4)), (0, (9, 3)), (0, (6, 1, 1, 1)))
+Look = tuple[str, str, Any]  # colour, mark, dashes
 
 
 def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
@@ -19,15 +36,15 @@ def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
     form = form_of(path)
     columns = min(_COLUMNS, len(charts))
     rows = -(-len(charts) // columns)
-    names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
-    foot = 0.25 + 0.2 * -(-len(names) // columns)
+    looks = looks_of(charts)
+    foot = 0.25 + 0.2 * -(-len(looks) // columns)
     width, height = _WIDE * columns, _HIGH * rows + foot
     with canvas(width, height) as figure:
         for number, chart in enumerate(charts):
             row, column = divmod(number, columns)
             left, bottom = column * _WIDE + 0.8, foot + (rows - 1 - row) * _HIGH + 0.6
             box = (left / width, bottom / height, (_WIDE - 1.0) / width, (_HIGH - 1.0) / height)
-            draw(figure.add_axes(box), chart, number)
+            draw(figure.add_axes(box), chart, number, looks)
         found: dict[str, Any] = {}
         for axes in figure.axes:
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -36,7 +53,19 @@ def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
         write_whole(path, image(figure, form))
 
 
-def draw(axes: Any, chart: Chart, number: int) -> None:
+def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:
+    """How the curves of one figure look, by name."""
+    found: dict[str, Look] = {}
+    drawn: Counter[tuple[str, str]] = Counter()
+    for curve in (curve for chart in charts for curve in chart.curves):
+        if curve.name not in found:
+            look = next((look for name, look in _LOOKS.items() if f"{curve.method}-".startswith(f"{name}-")), _ANOTHER)
+            found[curve.name] = (*look, _DASHES[drawn[look] % len(_DASHES)])
+            drawn[look] += 1
+    return found
+
+
+def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> None:
     """One panel. A line of it is named panel-N-curve-M in an SVG."""
     if chart.logarithmic:
         axes.set_xscale("log")
@@ -44,7 +73,7 @@ def draw(axes: Any, chart: Chart, number: int) -> None:
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
     for place, curve in enumerate(chart.curves):
-        _draw_curve(axes, curve, f"panel-{number}-curve-{place}")
+        _draw_curve(axes, curve, f"panel-{number}-curve-{place}", *looks[curve.name])
     if chart.names is not None:
         axes.set_xticks(list(chart.names), list(chart.names.values()))
     elif chart.x == "steps":
@@ -57,18 +86,15 @@ def draw(axes: Any, chart: Chart, number: int) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw_curve(axes: Any, curve: Curve, name: str) -> None:
-    """A curve with its intervals; a level as a dashed line across."""
-    # A method has one colour and mark wherever it is drawn.
-    place = list(LABELS).index(curve.method) if curve.method in LABELS else len(LABELS)
-    colour = _QUIET if curve.method == UNFILLED else PALETTE[place % len(PALETTE)]
-    mark = _MARKS[place % len(_MARKS)]
+def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dashes: Any) -> None:
+    """A curve with its intervals; a level as a line across, without marks."""
     if curve.level:
         line = axes.axhline(curve.points[0].y, color=colour, linestyle=(0, (4, 3)), linewidth=1.2, label=curve.name)
         line.set_gid(name)
         return
     xs, ys = [point.x for point in curve.points], [point.y for point in curve.points]
     (line,) = axes.plot(xs, ys, color=colour, marker=mark, markersize=4.5, linewidth=1.4, label=curve.name)
+    line.set_linestyle(dashes)
     line.set_gid(name)
     for point in curve.points:
         if point.low is not None:

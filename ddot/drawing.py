@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# Okabe and Ito's colours: told apart by colour-blind readers, and in grey by their lightness.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A7A7A")
-
 
 def form_of(path: Path | str) -> str:
     """The form a figure is to have: png or svg. Asked before anything is worked out."""

@@ -16,7 +16,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from ddot.coupling import Coupling, couple, couple_independently
-from ddot.drawing import PALETTE, canvas, form_of, image
+from ddot.drawing import canvas, form_of, image
 from ddot.files import write_whole
 from ddot.frames import Frame
 from ddot.labels import printable, spread
@@ -24,7 +24,7 @@ from ddot.positions import Terminal, random_terminal
 from ddot.records import PAD, PROMPT, RESPONSE
 from ddot.tracks import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 
-COLOURS = {PROMPT: PALETTE[0], RESPONSE: PALETTE[1], PAD: "#BBBBBB"}
+COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # told apart by colour-blind readers
 WAITING = "#A8A8A8"
 _NAMES = {PROMPT: "given (prompt)", RESPONSE: "filled in (response)", PAD: "left empty (pad)"}
 

@@ -29,7 +29,8 @@ MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1,
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))
 # Trained from random starts alone, a grid start made texts 8 words too short (located) to 16 too long (free). Trained
 # from grids of one width too, a network takes a grid that is a little wider for a longer text (docs/log.md).
-STARTS = Mixture((1.0, random_terminal), (1.0, Stretched(JitteredGrid(0.5), 0.15)))
+EVEN = Stretched(JitteredGrid(0.5), 0.15)
+STARTS = Mixture((1.0, random_terminal), (1.0, EVEN))
 
 
 def toy() -> Run:
@@ -174,6 +175,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
     ddot = DDOT(terminal=STARTS, position_weight=weight, room_factor=1.0)
     methods: dict[str, Method] = {
         "smollm2_ddot": ddot,
+        "smollm2_ddot_u": replace(ddot, terminal=EVEN),
         "smollm2_ddot_t": replace(ddot, terminal=Stretched(AsText(JitteredGrid(0.5)), 0.15)),
         "smollm2_no_ot": replace(ddot, couple=couple_independently),
         "smollm2_lc": LeftContext(),

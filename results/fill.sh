@@ -20,9 +20,12 @@ evaluate() { # folder, name of the rows, ways, further options
     "${PYTHON:-python}" -m ddot evaluate "$folder" --bench "$bench" --output "$rows/$name.jsonl" --methods "$ways" \
         --tasks free ${EVALUATE:-} "$@" >/dev/null || failed=1
 }
+programs() { # method, ways: programs alone
+    evaluate "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
+}
 everywhere() { # method, ways: all texts and programs
     evaluate "runs/smollm2_$1" "$1" "$2"
-    evaluate "runs/smollm2_$1" "$1-code" "$2" --datasets code-block --tasks located,free
+    programs "$1" "$2"
 }
 texts() { # method, further ways: texts alone
     evaluate "runs/smollm2_$1" "$1-ways" "$2"
@@ -47,7 +50,9 @@ first() {
 }
 second() {
     everywhere ddot unfilled,ddot-u,ddot-r
+    programs ddot ddot-u-kept
     everywhere ddot_t ddot-t
+    programs ddot_t ddot-t-kept
     texts ddot_t ddot-t-drawn,ddot-t-kept,ddot-t-kept-drawn,ddot-t-leap
     for factor; do
         evaluate "runs/lambda-$factor" "lambda-$factor" ddot-u,ddot-r --datasets 1bw-block,yelp-block
@@ -58,6 +63,8 @@ second() {
 third() {
     everywhere lc lc
     everywhere no_ot no-ot,no-ot-u
+    everywhere ddot_u ddot-u
+    texts ddot_u ddot-u-drawn,ddot-u-kept,ddot-u-leap
     texts lc lc-drawn,lc-leap
     everywhere fixed fixed-guessed,fixed-oracle
 }

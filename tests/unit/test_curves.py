@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from ddot.charts import draw, draw_charts
+from ddot.charts import draw, draw_charts, looks_of
 from ddot.cli import app, run
 from ddot.curves import AXES, quality, success_by_given
 from ddot.drawing import canvas
@@ -122,7 +122,7 @@ def test_the_drawing_holds_the_data():
     with canvas(5.0, 4.0) as figure:
         for number, chart in enumerate(charts):
             axes = figure.add_subplot(1, 2, number + 1)
-            draw(axes, chart, number)
+            draw(axes, chart, number, looks_of(charts))
             lines = {line.get_gid(): line for line in axes.lines if line.get_gid()}
             for place, curve in enumerate(chart.curves):
                 line = lines.pop(f"panel-{number}-curve-{place}")
@@ -133,6 +133,16 @@ def test_the_drawing_holds_the_data():
                 else:
                     assert drawn == [(point.x, point.y) for point in curve.points]
             assert not lines
+
+
+def test_a_method_has_its_colour_and_no_two_curves_look_alike():
+    rows = [row(method, steps=K, bleu4=float(K)) for method in [*LABELS, "another"] for K in (4, 16)]
+    looks = looks_of(quality(rows))
+    assert len(set(looks.values())) == len(looks) == len(LABELS) + 1
+    for some in (["lc", "ddot-u-leap", "ddot-t"], ["ddot-t", "ddot-u-leap"]):  # whatever is drawn beside it
+        few = looks_of(quality([each for each in rows if each["method"] in some]))
+        assert all(few[LABELS[name]][:2] == looks[LABELS[name]][:2] for name in some)
+    assert looks[LABELS["ddot-u-leap"]][:2] == looks[LABELS["ddot-u"]][:2] != looks[LABELS["ddot-t"]][:2]
 
 
 def test_files_name_every_curve(tmp_path):
