@@ -97,6 +97,11 @@ class Item:
         return [self.words[i] for i in self.keep]
 
     @property
+    def missing(self) -> list[int]:
+        """Words missing before each given one, and behind the last."""
+        return [right - left - 1 for left, right in pairwise([-1, *self.keep, len(self.words)])]
+
+    @property
     def unfilled(self) -> Text:
         return self.given
 
@@ -158,6 +163,12 @@ class CodeItem:
     @property
     def given(self) -> list[str]:
         return [*self.prefix.split(), *self.suffix.split()]
+
+    @property
+    def missing(self) -> list[int]:
+        """Words missing before each given one, and behind the last."""
+        before, after = len(self.prefix.split()), len(self.suffix.split())
+        return [0] * before + [len(self.words) - before - after] + [0] * after
 
     @property
     def unfilled(self) -> Text:

@@ -31,7 +31,7 @@ AXES = {
     "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",
     "meteor_nltk": "METEOR (NLTK)", "success": "success, %", "exact": "exact match, %", "codebleu": "CodeBLEU",
     "d2": "different 2-grams, %", "d4": "different 4-grams, %", "perplexity": "perplexity",
-    "length_error_abs": "length error, words",
+    "length_error_abs": "length error, words", "gaps_found": "gaps found, %", "gaps_extra": "texts with extra gaps, %",
 }  # fmt: skip
 # What steps mean nothing to: a level, not a curve over them.
 STEPLESS = (UNFILLED, "autoregressive")

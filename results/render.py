@@ -30,7 +30,7 @@ speeds = read_rows(*(RESULTS / f"bench-{name}.jsonl" for name in ("coupling", "i
 embedded = [row for row in rows if row["model"] == "embedded"]
 # The methods that were trained alike, not the trials of λ; and the prompt as it was given.
 alike = [row for row in rows if row["method"] == "unfilled" or row["model"] == f"runs/{row.get('recipe')}"]
-PLAIN = ("unfilled", "lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "fixed-guessed", "fixed-oracle")
+PLAIN = ("unfilled", "lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "ddot-t-kept", "fixed-guessed", "fixed-oracle")
 PLAIN += ("autoregressive", "insertion", "lc-drawn", "pop-drawn", "ddot-u-drawn", "ddot-t-drawn")
 insert(ROOT / "README.md", "overview", render(embedded, "overview"))
 insert(ROOT / "README.md", "methods", render([row for row in alike if row["method"] in PLAIN], "methods"))

@@ -13,6 +13,8 @@ from ddot.metrics.words import (
     bleu,
     distinct,
     exact_match,
+    gaps_extra,
+    gaps_found,
     length_error,
     length_error_absolute,
     nist,
@@ -39,6 +41,14 @@ class WholeReference(Reference, Protocol):
 
     @property
     def text(self) -> str: ...
+
+
+@runtime_checkable
+class GappedReference(Reference, Protocol):
+    """An item that also says how many words are missing before each given one, and behind the last."""
+
+    @property
+    def missing(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,8 @@ METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "exact": lambda f: exact_match(f.references, f.texts),
     "length_error": lambda f: length_error(f.references, f.texts),
     "length_error_abs": lambda f: length_error_absolute(f.references, f.texts),
+    "gaps_found": lambda f: gaps_found(f.given, _missing(f.items), f.texts),
+    "gaps_extra": lambda f: gaps_extra(f.given, _missing(f.items), f.texts),
     "d2": lambda f: distinct(f.texts, 2),
     "d4": lambda f: distinct(f.texts, 4),
     "codebleu": lambda f: code_bleu(_programs(f.items), f.lines),
@@ -159,6 +171,13 @@ def measure(
 
 def _value(metric: Sums | float) -> float:
     return metric.value if isinstance(metric, Sums) else metric
+
+
+def _missing(items: Sequence[Reference]) -> list[Sequence[int]]:
+    missing = [item.missing for item in items if isinstance(item, GappedReference)]
+    if len(missing) < len(items):
+        raise ValueError("gaps need items that say where words are missing; these have words only")
+    return missing
 
 
 def _programs(items: Sequence[Reference]) -> list[str]:

@@ -92,6 +92,46 @@ def _in_order(words: Words, text: Words) -> bool:
     return all(word in rest for word in words)
 
 
+def gaps_found(given: Sequence[Words], missing: Sequence[Sequence[int]], texts: Sequence[Words]) -> Sums:
+    """Percent of the gaps where words are missing that got any. `missing`: words missing before each given word of a
+    text, and behind the last. A text that has not kept the given words in order has found none."""
+    rows = []
+    for words, counts, text in zip(given, missing, texts, strict=True):
+        there = sum(count > 0 for count in counts)
+        wrong = _wrong_gaps(words, counts, text)
+        rows.append([0.0 if wrong is None else there - wrong[0], there])
+    return Sums(np.array(rows, float).reshape(-1, 2), lambda sums: 100 * float(sums[0] / max(1.0, sums[1])))
+
+
+def gaps_extra(given: Sequence[Words], missing: Sequence[Sequence[int]], texts: Sequence[Words]) -> Sums:
+    """Percent of texts that keep the given words in order and write where none are missing."""
+    wrong = [_wrong_gaps(*each) for each in zip(given, missing, texts, strict=True)]
+    return mean([100.0 * (found is not None and found[1] > 0) for found in wrong])
+
+
+def _wrong_gaps(words: Words, missing: Sequence[int], text: Words) -> tuple[int, int] | None:
+    """(gaps left empty that should not be, gaps written into that should not be), or None if words were lost.
+
+    Where given words occur several times in a text they are taken to be those for which fewest gaps are wrong, and of
+    these fewest are written into.
+    """
+    each = len(words) + 2  # a wrong gap costs this, one that is written into 1 more
+    empty = [each * (count > 0) for count in missing]
+    full = [(each + 1) * (count == 0) for count in missing]
+    never = each * each
+    least = np.full(len(text) + 1, never)  # cost of all before, where the last given word ends at each place
+    least[0] = 0
+    for word, at_once, later in zip(words, empty, full, strict=False):
+        earlier = np.minimum.accumulate(least)[:-1]  # ends at each place or before it
+        cost = np.minimum(least[:-1] + at_once, np.append(never, earlier[:-1]) + later)
+        least = np.append(never, np.where([found == word for found in text], cost, never))
+    last = min(least[-1] + empty[-1], least[:-1].min(initial=never) + full[-1])
+    if last >= never:
+        return None
+    wrong, extra = divmod(int(last), each)
+    return wrong - extra, extra
+
+
 def exact_match(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
     """Percent of texts that are the reference, word for word."""
     return mean([100.0 * (list(reference) == list(text)) for reference, text in zip(references, texts, strict=True)])

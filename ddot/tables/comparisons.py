@@ -25,11 +25,11 @@ from ddot.tables.paper import paper_tables, paper_values, printed
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
-    "length_error": "length",
+    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra",
 }  # fmt: skip
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity"}
-PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"))  # share a column, as in the paper
+PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"), ("gaps_found", "gaps_extra"))  # share a column
 WITHOUT_OT = ("no-ot", "no-ot-u")
 MOVING = (UNFILLED, *(name for name in LABELS if name.startswith("ddot-")))
 
@@ -55,8 +55,11 @@ COMPARISONS = {
     "methods": Comparison(
         "Methods on blocks",
         paper="block",
-        metrics=("bleu2", "bleu4", "success", "length_error"),
-        notes=("SR: % of texts with the given words whole and in order. length: words too many.",),
+        metrics=("bleu2", "bleu4", "success", "gaps_found", "gaps_extra", "length_error"),
+        notes=(
+            "SR: % of texts with the given words whole and in order. gaps: % of the gaps with words missing that got "
+            "any. extra: % of texts that write where none are missing. length: words too many.",
+        ),
     ),
     "random": Comparison("Random infilling: 1 to 6 words given"),
     "block": Comparison("Block infilling: one span of 0 to 32 words missing"),

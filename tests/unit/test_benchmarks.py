@@ -108,6 +108,8 @@ def test_metrics_read_programs():
     assert program.words == program.text.split()
     rest = iter(program.words)
     assert all(word in rest for word in program.given)
+    assert program.words[: program.missing.index(max(program.missing))] == program.prefix.split()
+    assert sum(program.missing) == len(program.middle.split()) == len(program.words) - len(program.given)
 
 
 def test_files_hold_both_kinds(tmp_path):
@@ -118,6 +120,7 @@ def test_files_hold_both_kinds(tmp_path):
     first, second = read_items(file)
     assert first.text == "def f():\n    x = '\u2028'\n    return x"
     assert second.unfilled == ["b"]
+    assert second.missing == [1, 0]
     for wrong in (
         '{"words": ["a", "b"], "keep": [2]}',
         '{"id": "1", "prefix": 3, "middle": "", "suffix": ""}',

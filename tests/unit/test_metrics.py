@@ -6,6 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import combinations, pairwise
 from math import exp, log, log2, sqrt
 
 import numpy as np
@@ -30,6 +31,8 @@ from ddot.metrics.words import (
     bleu,
     distinct,
     exact_match,
+    gaps_extra,
+    gaps_found,
     length_error,
     length_error_absolute,
     nist,
@@ -155,6 +158,43 @@ def test_nist_where_no_text_is_long_enough():
 def test_success_wants_every_given_word_in_order():
     asked = [["a", "b"], ["a", "b"], ["a", "a"], []]
     assert success(asked, [["x", "a", "y", "b"], ["b", "a"], ["a", "x"], []]).value == 50
+
+
+def test_gaps_by_hand():
+    given, missing = [["a", "b"]] * 6, [[0, 2, 0]] * 6
+    texts = ["a x b", "a b", "x a b", "x a y b", "b a", "a x b x"]
+    texts = [text.split() for text in texts]
+    assert gaps_found(given, missing, texts).value == pytest.approx(100 * 3 / 6)
+    assert gaps_extra(given, missing, texts).value == pytest.approx(100 * 3 / 6)
+    # Two gaps in one text, one of them found; none in the other.
+    found = gaps_found([["a"], ["c"]], [[1, 3], [0, 0]], [["a", "x"], ["c", "x"]])
+    assert found.value == 50
+    # Which "a" was given? The one that makes the fewest gaps wrong.
+    assert gaps_found([["a", "b"]], [[0, 1, 0]], [["a", "a", "b"]]).value == 100
+    assert gaps_extra([["a", "b"]], [[0, 1, 0]], [["a", "a", "b"]]).value == 0
+    assert gaps_extra([["a", "b"]], [[1, 0, 0]], [["a", "a", "b"]]).value == 0
+    assert gaps_found([[]], [[2]], [[]]).value == 0
+    assert gaps_found([[]], [[2]], [["x"]]).value == 100
+
+
+@given(data=st.data())
+@settings(max_examples=300)
+def test_gaps_are_those_of_the_best_of_all_alignments(data):
+    letters = st.lists(st.sampled_from("abc"), max_size=7)
+    text, words = data.draw(letters), data.draw(st.lists(st.sampled_from("abc"), max_size=4))
+    missing = data.draw(st.lists(st.integers(0, 1), min_size=len(words) + 1, max_size=len(words) + 1))
+    every = []
+    for places in combinations(range(len(text)), len(words)):
+        if [text[place] for place in places] == words:
+            is_full = [right - left > 1 for left, right in pairwise([-1, *places, len(text)])]
+            left_empty = sum(count and not full for count, full in zip(missing, is_full, strict=True))
+            extra = sum(full and not count for count, full in zip(missing, is_full, strict=True))
+            every.append((left_empty + extra, extra))
+    wrong, extra = min(every, default=(sum(missing), 0))
+    there = sum(missing)
+    found = gaps_found([words], [missing], [text]).value
+    assert found == pytest.approx(100 * (there - (wrong - extra)) / max(1, there))
+    assert gaps_extra([words], [missing], [text]).value == 100 * (extra > 0)
 
 
 def test_exact_match_and_length_error_by_hand():
@@ -413,6 +453,7 @@ ON_WORDS = [name for name in METRICS if name not in ("meteor", "meteor_nltk", "c
 
 def test_identical_texts_score_best():
     best = {"bleu2": 100, "bleu4": 100, "success": 100, "exact": 100, "length_error": 0, "length_error_abs": 0}
+    best |= {"gaps_found": 100, "gaps_extra": 0}
     found = score(ITEMS, [item.words for item in ITEMS], ON_WORDS)
     assert {name: found[name] for name in best} == pytest.approx(best)
     other = score(ITEMS, TEXTS, ON_WORDS)
@@ -456,6 +497,7 @@ def test_programs_are_scored_as_they_are_written():
     found = score([Program(PROGRAM)], [PROGRAM], ["bleu4", "success", "codebleu"])
     assert found == pytest.approx({"bleu4": 100, "success": 100, "codebleu": 100})
     assert "line breaks" in score(ITEMS, TEXTS, ["codebleu"])["missing"]["codebleu"]
+    assert "words are missing" in score([Program(PROGRAM)], [PROGRAM], ["gaps_found"])["missing"]["gaps_found"]
 
 
 def test_perplexity_of_items(tmp_path):
