@@ -8,7 +8,7 @@ from typing import Any
 from ddot.curves import Chart, Curve
 from ddot.drawing import canvas, form_of, image
 from ddot.files import write_whole
-from ddot.tables.lines import UNFILLED
+from ddot.tables.rows import UNFILLED
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
 # A method has one colour and mark wherever it is drawn, in all its ways (`ddot-u-leap` those of `ddot-u`).
@@ -60,9 +60,14 @@ def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:
     for curve in (curve for chart in charts for curve in chart.curves):
         if curve.name not in found:
             look = next((look for name, look in _LOOKS.items() if f"{curve.method}-".startswith(f"{name}-")), _ANOTHER)
-            found[curve.name] = (*look, _DASHES[drawn[look] % len(_DASHES)])
+            found[curve.name] = (*look, _dashes(drawn[look]))
             drawn[look] += 1
     return found
+
+
+def _dashes(number: int) -> Any:
+    """How the line of the first, second, … curve of one method is broken."""
+    return _DASHES[number] if number < len(_DASHES) else (0, (number, 2, 2, 2))
 
 
 def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> None:
@@ -89,7 +94,8 @@ def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> Non
 def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dashes: Any) -> None:
     """A curve with its intervals; a level as a line across, without marks."""
     if curve.level:
-        line = axes.axhline(curve.points[0].y, color=colour, linestyle=(0, (4, 3)), linewidth=1.2, label=curve.name)
+        dashes = (0, (4, 3)) if dashes == "-" else dashes
+        line = axes.axhline(curve.points[0].y, color=colour, linestyle=dashes, linewidth=1.2, label=curve.name)
         line.set_gid(name)
         return
     xs, ys = [point.x for point in curve.points], [point.y for point in curve.points]

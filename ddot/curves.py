@@ -12,20 +12,8 @@ from typing import Any
 from ddot.benchmarks import read_items
 from ddot.metrics.words import success
 from ddot.rescore import read_texts
-from ddot.tables.lines import (
-    LABELS,
-    SETS,
-    TASKS,
-    UNFILLED,
-    Line,
-    Naming,
-    Row,
-    gather,
-    measured,
-    model_name,
-    several_models,
-    task_lines,
-)
+from ddot.tables.lines import LABELS, SETS, TASKS, Line, Naming, gather, model_name, several_models, task_lines
+from ddot.tables.rows import UNFILLED, Row, measured
 
 AXES = {
     "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",
@@ -80,13 +68,15 @@ def quality(
 ) -> list[Chart]:
     """A chart for each set and task: a metric against the number of steps, or against the seconds a text takes.
 
-    Against steps only sets and tasks are shown on which some way has several numbers of them.
+    Against steps only ways are shown that have several numbers of them, and levels beside them.
     """
-    for name, value, known in (("curve of", metric, AXES), ("axis of", against, _AGAINST)):
-        if value not in known:
+    for name, value, known in (("curve of", metric, AXES), ("axis of", against, _AGAINST), ("task", task, TASKS)):
+        if value is not None and value not in known:
             raise ValueError(f"there is no {name} '{value}'; there are {', '.join(known)}")
     axis, curve_of, least = _AGAINST[against]
     ours = measured(rows)
+    if not ours:
+        raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
     charts = []
     for name in _sets(ours, dataset):
         lines = gather(ours, [name], metrics=[metric])
@@ -97,15 +87,16 @@ def quality(
             for line in some:
                 groups.setdefault(naming.name(line), []).append(line)
             every = (curve_of(label, group, name, metric) for label, group in groups.items())
-            curves = tuple(curve for curve in every if curve is not None)
-            if task in (None, which) and any(not curve.level and len(curve.points) >= least for curve in curves):
+            curves = tuple(curve for curve in every if curve and (curve.level or len(curve.points) >= least))
+            if task in (None, which) and any(not curve.level for curve in curves):
                 charts.append(Chart(f"{SETS.get(name, name)}, {which}", axis, AXES[metric], curves, logarithmic=True))
     if not charts:
         place = f"on {dataset or 'any set'}, {task or 'any task'}"
-        raise ValueError(
-            f"no way has {metric} at {least} or more numbers of steps {place}; "
-            "make rows with ddot evaluate … --steps 4,16"
-        )
+        lack = {
+            "steps": f"at several numbers of steps {place}; make rows with ddot evaluate … --steps 4,16",
+            "seconds": f"and seconds {place}; rows have seconds where ddot evaluate timed them",
+        }
+        raise ValueError(f"no way has {metric} {lack[against]}")
     return charts
 
 

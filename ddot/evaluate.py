@@ -206,6 +206,8 @@ def evaluate(
     if limit is not None and limit < 1:
         raise ValueError(f"limit is {limit}; at least 1 item is wanted")
     sets = {dataset: read_set(bench, dataset, split)[:limit] for dataset in datasets}
+    if output.is_dir():
+        raise ValueError(f"{output} is a folder; name a file for the rows, in it or elsewhere")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent}; make it first")
     done, code = _rows_of(output), commit()  # as it was loaded: the checkout may go on meanwhile
@@ -251,7 +253,7 @@ def _rows_of(output: Path) -> set[tuple[Any, ...]]:
     kept = whole[: whole.rfind(b"\n") + 1]
     try:
         found = [json.loads(line) for line in kept.splitlines()]
-        rows = {_identity(row) for row in found if not row.get("missing")}  # those without a metric are made again
+        rows = {_identity(row) for row in found}
     except (ValueError, AttributeError):
         raise ValueError(f"{output} exists and holds no rows of an evaluation; choose another --output") from None
     if len(kept) < len(whole):

@@ -11,7 +11,7 @@ from typing import Any
 from ddot.benchmarks import BenchmarkItem, read_set
 from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
 from ddot.tables import read_rows
-from ddot.tables.lines import IDENTITY, is_number
+from ddot.tables.rows import IDENTITY, is_number
 
 # Two rows that agree in these filled the same items with as many steps.
 SAME_TASK = tuple(name for name in IDENTITY if name not in ("model", "method"))

@@ -32,11 +32,10 @@ embedded = [row for row in rows if row["model"] == "embedded"]
 alike = [row for row in rows if row["method"] == "unfilled" or row["model"] == f"runs/{row.get('recipe')}"]
 PLAIN = ("unfilled", "lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "ddot-t-kept", "fixed-guessed", "fixed-oracle")
 PLAIN += ("autoregressive", "insertion", "lc-drawn", "pop-drawn", "ddot-u-drawn", "ddot-t-drawn")
-insert(ROOT / "README.md", "overview", render(embedded, "overview"))
-insert(ROOT / "README.md", "methods", render([row for row in alike if row["method"] in PLAIN], "methods"))
-insert(ROOT / "docs" / "model.md", "main", render(embedded, "main"))
-insert(ROOT / "README.md", "speed", render(speeds, "speed"))
-insert(ROOT / "docs" / "model.md", "forty", forty())
+methods = render([row for row in alike if row["method"] in PLAIN], "methods")
+tables = {"overview": render(embedded, "overview"), "methods": methods, "speed": render(speeds, "speed")}
+insert(ROOT / "README.md", tables)
+insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})
 every = [*rows, *differences, *speeds]
 (RESULTS / "tables.md").write_text(f"# Every table\n\n{render(every)}")
 (RESULTS / "tables.tex").write_text(render(every, latex=True))

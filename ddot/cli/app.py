@@ -58,11 +58,12 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     if not rows:
         print("ddot: nothing new to show", file=sys.stderr)
         return
-    for name in rows[0]:
-        first = name == next(iter(rows[0]))
-        table.add_column(name.replace("_", " "), justify="left" if first else "right", overflow="fold")
+    names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every metric
+    for name in names:
+        table.add_column(name.replace("_", " "), justify="left" if name == names[0] else "right", overflow="fold")
     for row in rows:
-        table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+        found = (row.get(name) for name in names)
+        table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in found))
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 

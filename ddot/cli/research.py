@@ -124,17 +124,38 @@ def evaluate(
     asked, training = load_model(name, device), training_of(name)
     at_once, threads = (batch, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
-    sets, kinds, ways, measures = (text.split(",") for text in (datasets, tasks, methods, metrics))
+    sets, kinds, ways, measures = map(_names, (datasets, tasks, methods, metrics))
     counts = _numbers(steps, "--steps")
+    for way in _not_learnt(ways, training.get("recipe")):
+        print(
+            f"ddot: {model} was not trained to fill as {way} does; its rows say nothing of that method", file=sys.stderr
+        )
     fluency = _fluency(language_model, measures, device)
     rows = []
     for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency):
         print(f"ddot: {row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps: done", file=sys.stderr)
         rows.append(row)
+    lacking = sorted({name for row in rows for name in row.get("missing", {})})
     rows = _without_missing(rows)
+    if lacking:
+        adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
+        print(f"ddot: {adds} adds what is missing, once it can be had", file=sys.stderr)
     aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
     aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
+
+
+def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
+    """Of ways to fill, those by a method of its own that the recipe of a model does not train."""
+    from ddot.evaluate import ways
+    from ddot.methods.ddot import DDOT
+    from ddot.recipes import RECIPES
+
+    if recipe not in RECIPES:
+        return []
+    learnt = {DDOT, type(None), *(type(plan.method) for plan in RECIPES[recipe]().plans)}
+    known = ways()
+    return [name for name in names if name in known and type(known[name].method) not in learnt]
 
 
 def _folder_of(model: str) -> str | None:
@@ -149,6 +170,10 @@ def _folder_of(model: str) -> str | None:
     if not folder.exists():
         raise FileNotFoundError(f"{model} is a recipe, and there is no {folder}; ddot train {model} --output {folder}")
     return str(folder)
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _numbers(text: str, name: str) -> list[int]:
@@ -176,7 +201,7 @@ def score_texts(
     """
     from ddot.rescore import rescore
 
-    names = metrics.split(",")
+    names = _names(metrics)
     found = _without_missing(list(rescore(rows, bench, names, samples, _fluency(language_model, names, device))))
     shown = ("method", "dataset", "task", "steps", "seed")
     show(
@@ -215,7 +240,7 @@ def compare(
     files = [row for row in rows if not row.name.endswith(".texts.jsonl")]
     if not files:
         raise ValueError(f"{rows[0]} holds texts; give the rows they belong to, {rows[0].name.partition('.')[0]}.jsonl")
-    names, measures = methods.split(","), metrics.split(",")
+    names, measures = _names(methods), _names(metrics)
     found = list(contrast(files, bench, names, measures, samples, _fluency(language_model, measures, device)))
     found = [row for row in _without_missing(found) if "metric" in row]
     same = ("model", "other", "split", "seed", "items")
@@ -253,20 +278,23 @@ def tables(
 
     Example: ddot tables results/rows.jsonl --table block
 
-    Example: ddot tables results/*.jsonl --write README.md
+    Example: ddot tables results/rows.jsonl results/bench-*.jsonl --write report.md
     """
     from ddot.tables import NAMES, insert, read_rows, render
 
     found = read_rows(*rows)
+    if not found:
+        raise ValueError(f"there are no rows in {', '.join(map(str, rows))}; make some with ddot evaluate")
     if write is None:
         print(render(found, table, latex))
         return
+    if latex:
+        raise ValueError("--write puts Markdown between markers; leave out --latex, or print LaTeX without --write")
     if not write.is_file():
         raise FileNotFoundError(f"no document at {write}; wanted a Markdown file with <!-- {NAMES[0]} --> markers")
     text = write.read_text()
     marked = [table] if table else [name for name in NAMES if f"<!-- {name} -->" in text]
     if not marked:
         raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")
-    for name in marked:
-        insert(write, name, render(found, name))
+    insert(write, {name: render(found, name) for name in marked})
     print(f"ddot: {', '.join(marked)} in {write}", file=sys.stderr)

@@ -5,22 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from ddot.tables.lines import (
-    LABELS,
-    SETS,
-    TASKS,
-    UNFILLED,
-    Line,
-    Naming,
-    Row,
-    clocks,
-    gather,
-    measured_cells,
-    task_lines,
-    widest,
-)
+from ddot.tables.lines import LABELS, SETS, TASKS, Line, Naming, clocks, gather, measured_cells, task_lines, widest
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, paper_values, printed
+from ddot.tables.rows import UNFILLED, Row
 
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",

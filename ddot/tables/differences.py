@@ -4,18 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ddot.tables.comparisons import HEADS
-from ddot.tables.lines import (
-    LABELS,
-    LOWER_IS_BETTER,
-    SETS,
-    Row,
-    is_difference,
-    is_number,
-    model_name,
-    number_format,
-    signed,
-)
+from ddot.tables.lines import LABELS, LOWER_IS_BETTER, SETS, model_name, number_format, signed
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
+from ddot.tables.rows import Row, is_difference, is_number, place_of
 
 _ABOUT = ("first", "task", "split", "steps", "items", "seed", "model", "second", "other")  # what fixes a line
 
@@ -30,7 +21,7 @@ def difference_tables(rows: Sequence[Row]) -> list[Table]:
         lacking += [name for name in ("difference", "low", "high") if not is_number(row.get(name))]
         if lacking:
             raise ValueError(
-                f"row {number} has {'no number' if lacking[0] in row else 'nothing'} under '{lacking[0]}'; "
+                f"{place_of(row, number)} has {'no number' if lacking[0] in row else 'nothing'} under '{lacking[0]}'; "
                 "wanted rows as `ddot compare --json` writes them"
             )
         found.setdefault(tuple(row[name] for name in _ABOUT), {})[row["dataset"], row["metric"]] = row

@@ -12,10 +12,8 @@ from pathlib import PurePath
 from typing import Any
 
 from ddot.tables.page import EMPTY, Cell, Piece, cell
+from ddot.tables.rows import UNFILLED, Row, is_number
 
-# As in `evaluate` (a test holds them equal); that module loads torch, which no table needs.
-IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
-UNFILLED = "unfilled"
 _BY_PADS = {
     "lc": "LC",
     "pop": "PoP",
@@ -61,10 +59,9 @@ WHOLE = {
     "dev": {"1bw": 500, "yelp": 500, "code": 300},
 }
 LOWER_IS_BETTER = ("length_error_abs", "perplexity", "gaps_extra")
-_NOT_COMPARED = ("length_error", "seconds", "gaps_found", "gaps_extra")  # no virtue by themselves
+# No virtue by themselves: texts with next to nothing in them have them too.
+_NOT_COMPARED = ("length_error", "seconds", "gaps_found", "gaps_extra", "d2", "d4", "perplexity")
 _FORMATS = {"nist2": ".2f", "nist4": ".2f", "length_error": "+.1f", "seconds": ".3g", "perplexity": ".0f"}
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -123,35 +120,6 @@ class Line:
     def every(self, name: str) -> set[Any]:
         """All the values of a field that rows of the line have."""
         return {row[name] for some in self.rows.values() for row in some if row.get(name) is not None}
-
-
-def is_number(value: Any) -> bool:
-    """Whether a field of a row was measured."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def is_difference(row: Row) -> bool:
-    """Whether it is a row of `ddot compare`."""
-    return "first" in row and "second" in row
-
-
-def measured(rows: Iterable[Row]) -> list[Row]:
-    """The rows of `ddot evaluate` among `rows`, each measurement once: what a later row says of it holds."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for number, row in enumerate(rows, 1):
-        if ("method" not in row and "dataset" not in row) or is_difference(row):  # of `ddot bench`, of `ddot compare`
-            continue
-        lacking = [name for name in IDENTITY if name not in row]
-        if lacking:
-            raise ValueError(
-                f"row {number} has a {'method' if 'method' in row else 'dataset'} but no '{lacking[0]}'; "
-                "wanted rows as `ddot evaluate` writes them"
-            )
-        key = tuple(row[name] for name in IDENTITY)
-        if row["method"] == UNFILLED:  # the same whatever the model, the task, the steps and the seed
-            key = (UNFILLED, row["dataset"], row["split"], row["items"])
-        found[key] = found.get(key, {}) | dict(row)
-    return list(found.values())
 
 
 def gather(

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ddot.tables.lines import Row, is_difference
 from ddot.tables.page import EMPTY, Column, Section, Table, cell
 from ddot.tables.paper import paper_tables
+from ddot.tables.rows import Row, is_difference, place_of
 
 # The first column of a bench → the table's name and title.
 BENCHES = {
@@ -24,7 +24,7 @@ def speed_tables(rows: Sequence[Row]) -> list[Table]:
         first = next(iter(row), "")
         if first not in BENCHES:
             raise ValueError(
-                f"row {number} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
+                f"{place_of(row, number)} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
                 f"`ddot compare` (first, second, …) or `ddot bench` ({', '.join(BENCHES)})"
             )
         found.setdefault(first, []).append(row)

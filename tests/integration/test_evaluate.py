@@ -18,7 +18,7 @@ from ddot.metrics import Fluency
 from ddot.package import training_of
 from ddot.rescore import contrast, rescore
 from ddot.tables import read_rows, render
-from ddot.tables.lines import measured
+from ddot.tables.rows import measured
 from ddot.tokens import learn_bpe
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
@@ -204,6 +204,8 @@ def test_perplexity_of_a_row(model, bench, tmp_path):
     assert (row["perplexity"], row["language_model"]) == (pytest.approx(2), "two")
     (row,) = rows_of(model, bench, output, ("lc",), tasks=("free",), metrics=("bleu2", "perplexity"))
     assert "--language-model" in row["missing"]["perplexity"]
+    # What could not be had is no reason to fill again: the texts are there.
+    assert rows_of(model, bench, output, ("lc",), tasks=("free",), metrics=("bleu2", "perplexity")) == []
     (row,) = rescore(output, bench, ("perplexity",), fluency=two)
     assert (row["method"], row["perplexity"]) == ("lc", pytest.approx(2))
     three = Fluency("three", lambda texts: (np.log(3) * nats(texts)[1], nats(texts)[1]))
@@ -223,6 +225,8 @@ def test_mistakes(model, bench, tmp_path):
         rows_of(model, bench, tmp_path / "r.jsonl", methods=("magic",))
     with pytest.raises(ValueError, match="no task 'both'"):
         rows_of(model, bench, tmp_path / "r.jsonl", tasks=("both",))
+    with pytest.raises(ValueError, match="is a folder; name a file"):
+        rows_of(model, bench, tmp_path)
     with pytest.raises(FileNotFoundError, match="no benchmark"):
         list(evaluate(model, bench, tmp_path / "r.jsonl", ["other"]))
 

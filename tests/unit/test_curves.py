@@ -45,10 +45,9 @@ def test_steps_by_hand():
     assert data(chart) == {
         "prompt, unfilled": [(0, 38.5)],
         "autoregressive": [(16, 44.0)],
-        "LC": [(16, 41.0)],
         "DDOT-U": [(4, 34.0), (16, 46.0), (64, 94.0)],
     }
-    # What steps mean nothing to runs across.
+    # LC has one number of steps: no curve. What steps mean nothing to runs across.
     assert {curve.name for curve in chart.curves if curve.level} == {"prompt, unfilled", "autoregressive"}
 
 
@@ -142,6 +141,8 @@ def test_a_method_has_its_colour_and_no_two_curves_look_alike():
     for some in (["lc", "ddot-u-leap", "ddot-t"], ["ddot-t", "ddot-u-leap"]):  # whatever is drawn beside it
         few = looks_of(quality([each for each in rows if each["method"] in some]))
         assert all(few[LABELS[name]][:2] == looks[LABELS[name]][:2] for name in some)
+    models = [row(model=str(number), steps=K, bleu4=float(K)) for number in range(30) for K in (4, 16)]
+    assert len(set(looks_of(quality(models)).values())) == 30
     assert looks[LABELS["ddot-u-leap"]][:2] == looks[LABELS["ddot-u"]][:2] != looks[LABELS["ddot-t"]][:2]
 
 
@@ -160,7 +161,10 @@ def test_files_name_every_curve(tmp_path):
 def test_mistakes_are_sentences(bench, tmp_path):
     texts = bench / "some" / "rows.texts.jsonl"
     for wrong, sentence in [
-        (lambda: quality([row()]), "no way has bleu4 at 2 or more numbers of steps on any set, any task"),
+        (lambda: quality([row()]), "no way has bleu4 at several numbers of steps on any set, any task"),
+        (lambda: quality([row(seconds=None)], "seconds"), "no way has bleu4 and seconds on any set"),
+        (lambda: quality([{"contender": "ddot"}]), "no rows of `ddot evaluate`"),
+        (lambda: quality(SWEEP, task="both"), "there is no task 'both'; there are free, located"),
         (lambda: quality(SWEEP, metric="beauty"), "there is no curve of 'beauty'; there are bleu2"),
         (lambda: quality(SWEEP, "money"), "there is no axis of 'money'; there are steps, seconds"),
         (lambda: quality(SWEEP, dataset="mine"), "the rows have no set 'mine'; they have 1bw-block"),

@@ -10,12 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from typer.testing import CliRunner
 
 from ddot import evaluate, recipes
+from ddot.cli import app, run
+from ddot.cli.app import show
 from ddot.metrics import METRICS
 from ddot.tables import NAMES, insert, read_rows, render
-from ddot.tables.lines import IDENTITY, LABELS, gather, measured
+from ddot.tables.lines import LABELS, gather
 from ddot.tables.paper import paper_tables, paper_values
+from ddot.tables.rows import IDENTITY, measured
 
 SPEEDS = [
     {
@@ -452,7 +456,7 @@ def test_perplexity_stands_beside_diversity_where_it_was_measured():
     assert "PPL: perplexity under base; lower" in render(measured, "diversity")
     assert "PPL" not in render(rows, "diversity")
     assert table(measured, "diversity")["ours, free > LC"] == ["30.0", "–", "90", "–", "–", "–"]
-    assert table(measured, "diversity")["ours, free > PoP"][2] == "⟨40⟩"
+    assert table(measured, "diversity")["ours, free > PoP"][2] == "40"  # the lowest, and no virtue by itself
 
 
 def test_a_later_row_of_the_same_measurement_holds():
@@ -564,6 +568,9 @@ def test_names_come_through_latex_as_they_are(name):
         ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has a method but no 'model'"),
         ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
         ([{}], "main", "row 1 begins with ''"),
+        ([row(), row(steps="16")], "steps", "row 2 has \"16\" under 'steps'; wanted a whole number"),
+        ([row(method=["lc"])], "main", "row 1 has [\"lc\"] under 'method'; wanted a name"),
+        ([row(id="1", text="the boat")], "main", "row 1 is a text; give the rows"),
     ],
 )
 def test_mistakes_are_sentences(rows, name, sentence):
@@ -578,6 +585,12 @@ def test_rows_are_read_from_files(tmp_path):
     assert read_rows(first, second) == [row(), SPEEDS[0], row("lc")]
     with pytest.raises(FileNotFoundError, match=r"no rows at .*c.jsonl; make them with ddot evaluate"):
         read_rows(first, tmp_path / "c.jsonl")
+    second.write_text(json.dumps({"loss": 3.0}))
+    with pytest.raises(ValueError, match=r"b.jsonl, line 1 begins with 'loss'"):
+        render(read_rows(first, second), "main")
+    second.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"b.jsonl is no text"):
+        read_rows(second)
     first.write_text("{}\n{half")
     with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted a row as JSON, got '\{half'"):
         read_rows(first)
@@ -596,16 +609,16 @@ def test_insert_replaces_what_stands_between_the_markers_and_nothing_else(tmp_pa
     whole = f"{before}<!-- tables -->\nold | table\n<!-- /tables -->{after}".replace("\n", newline)
     document.write_bytes(whole.encode())
     document.chmod(0o640)
-    insert(document, "tables", "| a |\n| --- |\n")
+    insert(document, {"tables": "| a |\n| --- |\n"})
     wanted = f"{before}<!-- tables -->\n\n| a |\n| --- |\n\n<!-- /tables -->{after}".replace("\n", newline)
     assert document.read_bytes() == wanted.encode()
     assert stat.S_IMODE(document.stat().st_mode) == 0o640
     written = document.stat()
-    insert(document, "tables", "| a |\n| --- |\n")
+    insert(document, {"tables": "| a |\n| --- |\n"})
     assert document.read_bytes() == wanted.encode()
     assert document.stat().st_ino == written.st_ino  # the same already: not written again
-    insert(document, "tables", "")
-    insert(document, "tables", "| a |\n| --- |")
+    insert(document, {"tables": ""})
+    insert(document, {"tables": "| a |\n| --- |"})
     assert document.read_bytes() == wanted.encode()
     assert [file.name for file in tmp_path.iterdir()] == ["README.md"]
 
@@ -614,7 +627,7 @@ def test_insert_writes_through_a_link(tmp_path):
     real, link = tmp_path / "real.md", tmp_path / "link.md"
     real.write_text("<!-- t --><!-- /t -->")
     link.symlink_to(real)
-    insert(link, "t", "new")
+    insert(link, {"t": "new"})
     assert link.is_symlink()
     assert real.read_text() == "<!-- t -->\n\nnew\n\n<!-- /t -->"
 
@@ -628,14 +641,46 @@ def test_insert_wants_its_markers(tmp_path, document):
     file = tmp_path / "a.md"
     file.write_text(document)
     with pytest.raises(ValueError, match=r"a.md wants <!-- t --> and after it <!-- /t -->, once each"):
-        insert(file, "t", "text")
+        insert(file, {"t": "text"})
     assert file.read_text() == document
 
 
 def test_insert_refuses_a_missing_file_and_its_own_markers(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*b.md"):
-        insert(tmp_path / "b.md", "t", "text")
+        insert(tmp_path / "b.md", {"t": "text"})
     file = tmp_path / "a.md"
     file.write_text("<!-- t --><!-- /t -->")
     with pytest.raises(ValueError, match="itself holds"):
-        insert(file, "t", "a <!-- /t --> b")
+        insert(file, {"t": "a <!-- /t --> b"})
+
+
+def test_the_command_writes_all_tables_or_none(tmp_path, monkeypatch, capsys):
+    rows, document = tmp_path / "rows.jsonl", tmp_path / "a.md"
+    rows.write_text(json.dumps(row()) + "\n")
+    blank = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("main", "speed"))
+    document.write_text(blank)
+    empty = tmp_path / "none.jsonl"
+    empty.write_text("\n")
+    for arguments, sentence in (
+        ((rows, "--write", document), "no rows of `ddot bench`"),
+        ((rows, "--table", "main", "--latex", "--write", document), "leave out --latex"),
+        ((empty, "--table", "main"), "there are no rows in"),
+    ):
+        monkeypatch.setattr("sys.argv", ["ddot", "tables", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            run()
+        said = capsys.readouterr()
+        assert (end.value.code, said.out) == (2, "")
+        assert sentence in said.err
+        assert document.read_text() == blank
+    done = CliRunner().invoke(app, ["tables", str(rows), "--table", "main", "--write", str(document)])
+    assert done.exit_code == 0
+    assert "50.0" in document.read_text().partition("<!-- /main -->")[0]
+
+
+def test_what_is_shown_stands_under_its_name(capsys):
+    show([{"method": "lc", "bleu4": 40.0, "seconds": 0.5}, {"method": "pop", "codebleu": 55.0, "seconds": 0.25}], False)
+    shown = [line for line in capsys.readouterr().out.splitlines() if re.search("[a-z]", line)]
+    head, *lines = [[part.strip() for part in re.split("[│┃]", line)][1:-1] for line in shown]
+    assert head == ["method", "bleu4", "seconds", "codebleu"]
+    assert lines == [["lc", "40", "0.5", ""], ["pop", "", "0.25", "55"]]

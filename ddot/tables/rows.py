@@ -1,0 +1,62 @@
+"""Rows as `ddot evaluate`, `ddot compare` and `ddot bench` write them: which is which, and what is wrong with one."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# As in `evaluate` (a test holds them equal); that module loads torch, which no table needs.
+IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
+UNFILLED = "unfilled"
+_KINDS = {int: "a whole number", str: "a name"}
+
+Row = Mapping[str, Any]
+
+
+class PlacedRow(dict[str, Any]):
+    """A row that knows where it stood."""
+
+    def __init__(self, row: Row, place: str):
+        super().__init__(row)
+        self.place = place
+
+
+def place_of(row: Row, number: int) -> str:
+    """Where a row stood, for a sentence about it: its file and line, or its number."""
+    return row.place if isinstance(row, PlacedRow) else f"row {number}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a field of a row was measured."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_difference(row: Row) -> bool:
+    """Whether it is a row of `ddot compare`."""
+    return "first" in row and "second" in row
+
+
+def measured(rows: Iterable[Row]) -> list[Row]:
+    """The rows of `ddot evaluate` among `rows`, each measurement once: what a later row says of it holds."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for number, row in enumerate(rows, 1):
+        if ("method" not in row and "dataset" not in row) or is_difference(row):  # of `ddot bench`, of `ddot compare`
+            continue
+        place = place_of(row, number)
+        lacking = [name for name in IDENTITY if name not in row]
+        if lacking:
+            raise ValueError(
+                f"{place} has a {'method' if 'method' in row else 'dataset'} but no '{lacking[0]}'; "
+                "wanted rows as `ddot evaluate` writes them"
+            )
+        if "text" in row:
+            raise ValueError(f"{place} is a text; give the rows, which stand beside them without .texts in the name")
+        for name in IDENTITY:
+            kind = int if name in ("steps", "seed", "items") else str
+            if not isinstance(row[name], kind) and row[name] is not None:
+                raise ValueError(f"{place} has {json.dumps(row[name])} under '{name}'; wanted {_KINDS[kind]}")
+        key = tuple(row[name] for name in IDENTITY)
+        if row["method"] == UNFILLED:  # the same whatever the model, the task, the steps and the seed
+            key = (UNFILLED, row["dataset"], row["split"], row["items"])
+        found[key] = found.get(key, {}) | dict(row)
+    return list(found.values())
