@@ -51,6 +51,8 @@ def sentence_of(frame: Frame) -> Sentence:
 
 def marked_sentence(text: str, seed: int = 0) -> Sentence:
     """A sentence whose [missing words] stand in brackets; without brackets, some are chosen as in training."""
+    if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text)):
+        raise ValueError(f"'{text}' has a bracket without its other half; write it as in 'She [opened the] door'")
     words, is_prompt = [], []
     for part in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", text):
         missing = part.startswith("[")

@@ -5,7 +5,19 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from ddot.tables.lines import LABELS, SETS, TASKS, Line, Naming, clocks, gather, measured_cells, task_lines, widest
+from ddot.tables.lines import (
+    LABELS,
+    SETS,
+    TASKS,
+    Line,
+    Naming,
+    clocks,
+    gather,
+    measured_cells,
+    number_format,
+    task_lines,
+    widest,
+)
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, paper_values, printed
 from ddot.tables.rows import UNFILLED, Row
@@ -14,9 +26,10 @@ HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
     "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra",
+    "exact": "EM",
 }  # fmt: skip
 # What we also have beside a metric of the paper's, where it was measured.
-BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity"}
+BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity", "codebleu": "exact"}
 PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"), ("gaps_found", "gaps_extra"))  # share a column
 WITHOUT_OT = ("no-ot", "no-ot-u")
 MOVING = (UNFILLED, *(name for name in LABELS if name.startswith("ddot-")))
@@ -91,7 +104,7 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
         kind.title,
         (Column("model"), *heads),
         tuple(sections),
-        (*naming.notes(lines), *_left_out(every, lines), *kind.notes, *_readers(lines, metrics)),
+        (*naming.notes(lines), *_left_out(every, lines), *kind.notes, *_about(lines, metrics)),
     )
 
 
@@ -105,12 +118,31 @@ def _trained_alike(lines: Sequence[Line]) -> list[Line]:
     ]  # fmt: skip
 
 
-def _readers(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[str, ...]:
-    """Which language models perplexities are of."""
-    if "perplexity" not in metrics:
-        return ()
-    names = sorted({str(name) for line in lines for name in line.every("language_model")})
-    return (f"PPL: perplexity under {', '.join(names) or 'a language model'}; lower is more fluent.",)
+def _about(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[str, ...]:
+    """What there is to say of the metrics: how sure they are, what they read, which model judged."""
+    rows = [row for line in lines if line.method != UNFILLED for some in line.rows.values() for row in some]
+    notes = []
+    sure: dict[str, list[Any]] = {
+        metric: [(row.get("intervals") or {}).get(metric) for row in rows] for metric in metrics
+    }
+    wide = {
+        metric: max((high - low) / 2 for low, high in found) for metric, found in sure.items() if found and all(found)
+    }
+    if wide:
+        told = ", ".join(
+            f"{HEADS[metric]} ± {half:{number_format(metric).lstrip('+')}}" for metric, half in wide.items()
+        )
+        notes.append(f"95% intervals (bootstrap over items) are at the widest {told}.")
+    if "perplexity" in metrics:
+        names = sorted({str(name) for line in lines for name in line.every("language_model")})
+        notes.append(f"PPL: perplexity under {', '.join(names) or 'a language model'}; lower is more fluent.")
+    if "exact" in metrics:
+        notes.append("EM: % that are the reference, word for word.")
+    if cut := max((row.get("cut") or 0 for row in rows), default=0):
+        notes.append(
+            f"{cut} programs are longer than what a network is shown of them; the rest counts as it was given."
+        )
+    return tuple(notes)
 
 
 def _papers_sections(numbers: dict[str, Any], columns: Sequence[Sequence[str]]) -> list[Section]:

@@ -159,7 +159,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
     """Without the lines of a sweep over steps: of lines that differ in their steps alone, those on the most sets stay.
 
     Where that is a draw, those stay whose number of steps most ways of filling have. Nor are there lines of short
-    trials, of λ say: models trained less than half as long as another one by the same recipe.
+    trials, of λ say: models trained, with their start, less than nine tenths as long as another one by their recipe.
     """
     alike: dict[tuple[Any, ...], list[Line]] = {}
     for line in _trained(lines):
@@ -178,7 +178,7 @@ def _trained(lines: Sequence[Line]) -> list[Line]:
             longest[recipe] = max(longest.get(recipe, 0.0), time)
     return [
         line for line, time in zip(lines, seconds, strict=True)
-        if all(2 * time >= longest[recipe] for recipe in line.every("recipe"))
+        if all(time >= 0.9 * longest[recipe] for recipe in line.every("recipe"))
     ]  # fmt: skip
 
 
@@ -230,7 +230,8 @@ class Naming:
         if filled and not self.models:
             notes.append(_models(filled))
         if filled and not self.steps:
-            notes.append(f"{filled[0].steps} steps.")
+            looks = " (autoregressive: a look a token)" * any(line.method == "autoregressive" for line in filled)
+            notes.append(f"{filled[0].steps} steps{looks}.")
         if any(line.seeds > 1 for line in lines):
             notes.append("±: standard deviation over seeds.")
         return tuple(notes)
@@ -247,9 +248,16 @@ def _models(lines: Sequence[Line]) -> str:
 
 
 def clocks(lines: Sequence[Line]) -> tuple[str, ...]:
-    """A sentence on what the seconds were taken on."""
-    found = sorted({str(device) for line in lines if line.method != UNFILLED for device in line.every("device")})
-    return (f"Seconds on: {', '.join(found)}.",) if found else ()
+    """A sentence on what the seconds were taken on, and of how many texts at once where that was said."""
+    found: dict[str, set[int]] = {}
+    for row in (row for line in lines if line.method != UNFILLED for some in line.rows.values() for row in some):
+        if row.get("seconds") is not None and row.get("device") is not None:
+            found.setdefault(str(row["device"]), set()).update({row["batch"]} if is_number(row.get("batch")) else ())
+    told = [
+        device + f" ({' or '.join(map(str, sorted(batches)))} texts at once)" * (max(batches, default=1) > 1)
+        for device, batches in sorted(found.items())
+    ]
+    return (f"Seconds on: {', '.join(told)}.",) if told else ()
 
 
 def task_lines(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:

@@ -27,11 +27,10 @@ def steps_table(rows: Sequence[Row]) -> Table:
             at = dict(zip(numbers["steps"], row[key], strict=True))
             theirs.append((cell(name), *(cell(printed(at.get(count))) for count in counts)))
         sections.append(Section(f"paper, {row['model']}", tuple(theirs)))
-    lines: list[Line] = []
-    for dataset in sets:
-        here = _swept(gather(rows, [dataset]))
-        lines += here
-        naming = replace(Naming.of(here, timed=True), steps=False)  # the columns say them
+    found = {dataset: _swept(gather(rows, [dataset])) for dataset in sets}
+    lines = [line for some in found.values() for line in some]
+    naming = replace(Naming.of(lines, timed=True), steps=False)  # the columns say them
+    for dataset, here in found.items():
         for title, some in task_lines(here):
             sections += _over_steps(dataset, title, some, naming, counts)
     if not lines:

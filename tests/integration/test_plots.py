@@ -175,6 +175,9 @@ def test_sentences_say_what_is_given(with_pads):
         assert chosen == marked_sentence(text, seed)
     with pytest.raises(ValueError, match="the text is empty"):
         marked_sentence(" [] ")
+    for text in ("The [small boat leaves.", "The small] boat", "[The [small] boat]"):
+        with pytest.raises(ValueError, match="a bracket without its other half"):
+            marked_sentence(text)
     last = with_pads[-1]
     found = sentence_of(last)
     assert found.text == last.text

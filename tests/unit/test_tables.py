@@ -247,7 +247,8 @@ def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
     made = {"recipe": "r", "training_steps": 9}
     rows = [row("ddot-u", model="long", position_factor=0.05, training_seconds=140.0, **made)]
     rows += [
-        row("ddot-u", model=f"l{factor}", position_factor=factor, training_seconds=46.0, **made) for factor in (1, 5)
+        row("ddot-u", model=f"l{factor}", position_factor=factor, training_seconds=seconds, **made)
+        for factor, seconds in ((1, 46.0), (5, 120.0))
     ]
     rows += [row("ddot-u", model="other", recipe="s", position_factor=0.05, training_seconds=46.0)]
     for name in ("overview", "main", "block"):
@@ -457,6 +458,25 @@ def test_perplexity_stands_beside_diversity_where_it_was_measured():
     assert "PPL" not in render(rows, "diversity")
     assert table(measured, "diversity")["ours, free > LC"] == ["30.0", "–", "90", "–", "–", "–"]
     assert table(measured, "diversity")["ours, free > PoP"][2] == "40"  # the lowest, and no virtue by itself
+
+
+def test_notes_say_how_sure_scores_are_and_what_was_cut():
+    sure = [
+        row("lc", intervals={"bleu4": [39.0, 41.5]}),
+        row("pop", intervals={"bleu4": [38.0, 40.0], "bleu2": [1, 2]}),
+    ]
+    assert "at the widest B4 ± 1.2." in render(sure, "block")
+    assert "95% intervals" not in render([*sure, row("ddot-u")], "block")  # not known of all
+    code = [row("lc", dataset="code-block", items=500, codebleu=30.0, exact=2.0, cut=199)]
+    assert "199 programs are longer" in render(code, "code")
+    assert table(code, "code")["ours, free > LC"][:4] == ["50.0 / 40.0", "30.0", "100.0", "2.0"]
+    assert "EM" not in render([{**code[0], "exact": None}], "code")
+
+
+def test_seconds_name_their_device_and_how_many_texts_shared_it():
+    rows = [row(steps=K, device="H200", batch=B) for K, B in ((4, 256), (16, 512))]
+    assert "Seconds on: H200 (256 or 512 texts at once)." in render(rows, "steps")
+    assert "Seconds on: cpu." in render([row(steps=4), row(steps=16), row("lc", seconds=None, device="H200")], "steps")
 
 
 def test_a_later_row_of_the_same_measurement_holds():
