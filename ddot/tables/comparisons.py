@@ -16,6 +16,7 @@ from ddot.tables.lines import (
     measured_cells,
     number_format,
     task_lines,
+    trained_as_long,
     widest,
 )
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
@@ -114,7 +115,7 @@ def _trained_alike(lines: Sequence[Line]) -> list[Line]:
     return [
         line for line in lines
         if not without or line.method == UNFILLED
-        or any(abs(time - other) <= other / 10 for time in line.every("training_seconds") for other in without)
+        or trained_as_long(line, without)
     ]  # fmt: skip
 
 

@@ -182,6 +182,11 @@ def _trained(lines: Sequence[Line]) -> list[Line]:
     ]  # fmt: skip
 
 
+def trained_as_long(line: Line, times: Iterable[float]) -> bool:
+    """Whether its model was trained for one of these times, a tenth more or less."""
+    return any(abs(time - other) <= other / 10 for time in line.every("training_seconds") for other in times)
+
+
 def _most(lines: Sequence[Line], count: Callable[[Line], int]) -> list[Line]:
     most = max(count(line) for line in lines)
     return [line for line in lines if count(line) == most]

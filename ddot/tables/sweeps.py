@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddot.tables.comparisons import HEADS, paired, papers
-from ddot.tables.lines import SETS, Line, Naming, best, clocks, gather, measured_cells, task_lines
+from ddot.tables.lines import SETS, Line, Naming, best, clocks, gather, measured_cells, task_lines, trained_as_long
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, printed
 from ddot.tables.rows import UNFILLED, Row
@@ -96,9 +96,10 @@ def _over_steps(dataset: str, title: str, lines: Sequence[Line], naming: Naming,
 
 
 def lambda_table(rows: Sequence[Row]) -> Table:
-    """λ against the metrics: ours from rows that say `position_factor`, of ways that have more than one λ on a set."""
+    """λ against the metrics: ours from rows that say `position_factor`, of ways that have more than one λ on a set,
+    by models that were trained as long by the same recipe. Success is ours alone."""
     numbers = paper_tables()["lambda"]
-    columns = paired(numbers["metrics"])
+    columns = paired([*numbers["metrics"], "success"])
     theirs = []
     for row in numbers["rows"]:
         values = dict(zip(numbers["metrics"], row["values"], strict=True))
@@ -108,13 +109,13 @@ def lambda_table(rows: Sequence[Row]) -> Table:
     shown: list[Line] = []
     for dataset in [name for name in SETS if any(row["dataset"] == name for row in swept)]:
         for title, every in task_lines(gather(swept, [dataset])):
-            factors: dict[str, set[float]] = {}
-            for line in every:
-                factors.setdefault(line.method, set()).add(_factor(line))
-            if lines := [line for line in every if len(factors[line.method]) > 1]:
+            if lines := [line for line in every if any(_differ_in_factor(line, other) for other in every)]:
                 shown += lines
                 sections.append(_over_factors(f"{title.partition(':')[0]}, {SETS[dataset]}", dataset, lines, columns))
     notes = Naming(models=True, steps=True).notes(shown)
+    if times := sorted({round(time) for line in shown for time in line.every("training_seconds")}):
+        span = f"{times[0]:,} to {times[-1]:,}" if len(times) > 1 else f"{times[0]:,}"
+        notes = (*notes, f"Ours were trained for {span} s, their start counted.")
     heads = (Column("/".join(HEADS[metric] for metric in column)) for column in columns)
     return Table(
         "lambda",
@@ -134,6 +135,17 @@ def _over_factors(title: str, dataset: str, lines: Sequence[Line], columns: Sequ
     names = [cell(f"{_factor(line):g}, {naming.name(line)}") for line in ordered]
     cells = (measured_cells(ordered, dataset, column, lambda line: (line.method, line.steps)) for column in columns)
     return Section(title, tuple(zip(names, *cells, strict=True)))
+
+
+def _differ_in_factor(one: Line, other: Line) -> bool:
+    """Whether two lines differ in their λ, and in nothing else that matters."""
+    if _factor(one) == _factor(other) or one.every("recipe") != other.every("recipe"):
+        return False
+    same = ("method", "task", "split", "steps", "limit")
+    times = other.every("training_seconds")
+    return all(getattr(one, name) == getattr(other, name) for name in same) and (
+        trained_as_long(one, times) or not times
+    )
 
 
 def _factor(line: Line) -> float:
