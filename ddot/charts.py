@@ -99,8 +99,8 @@ def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dash
         line.set_gid(name)
         return
     xs, ys = [point.x for point in curve.points], [point.y for point in curve.points]
-    (line,) = axes.plot(xs, ys, color=colour, marker=mark, markersize=4.5, linewidth=1.4, label=curve.name)
-    line.set_linestyle(dashes)
+    look = {"color": colour, "marker": mark, "linestyle": dashes}
+    (line,) = axes.plot(xs, ys, **look, markersize=4.5, linewidth=1.4, label=curve.name)
     line.set_gid(name)
     for point in curve.points:
         if point.low is not None:

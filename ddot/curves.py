@@ -70,13 +70,16 @@ def quality(
 
     Against steps only ways are shown that have several numbers of them, and levels beside them.
     """
-    for name, value, known in (("curve of", metric, AXES), ("axis of", against, _AGAINST), ("task", task, TASKS)):
-        if value is not None and value not in known:
+    for name, value, known in (("curve of", metric, AXES), ("axis of", against, _AGAINST)):
+        if value not in known:
             raise ValueError(f"there is no {name} '{value}'; there are {', '.join(known)}")
     axis, curve_of, least = _AGAINST[against]
     ours = measured(rows)
     if not ours:
         raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
+    tasks = sorted({str(row["task"]) for row in ours if row["method"] != UNFILLED})
+    if task is not None and task not in tasks:
+        raise ValueError(f"the rows have no task '{task}'; they have {', '.join(tasks) or 'none'}")
     charts = []
     for name in _sets(ours, dataset):
         lines = gather(ours, [name], metrics=[metric])

@@ -23,6 +23,7 @@ from ddot.denoiser import Denoiser
 from ddot.filling import Prompt, Settings, fill, gap_tokens, mean_length, roomy
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.fixed_length import FixedLength
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
@@ -63,6 +64,11 @@ class Way:
     settings: Settings = field(default_factory=Settings)
     tell: Callable[[Prompted], Prompt] | None = None
     method: Method | None = None
+
+    @property
+    def taught_by(self) -> type[Method]:
+        """The method a model must have been trained with to fill so."""
+        return type(self.method) if self.method else FixedLength if self.settings.still else DDOT
 
 
 def ways() -> dict[str, Way]:
@@ -254,7 +260,7 @@ def _rows_of(output: Path) -> set[tuple[Any, ...]]:
     try:
         found = [json.loads(line) for line in kept.splitlines()]
         rows = {_identity(row) for row in found}
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         raise ValueError(f"{output} exists and holds no rows of an evaluation; choose another --output") from None
     if len(kept) < len(whole):
         output.write_bytes(kept)

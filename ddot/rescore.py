@@ -11,7 +11,7 @@ from typing import Any
 from ddot.benchmarks import BenchmarkItem, read_set
 from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
 from ddot.tables import read_rows
-from ddot.tables.rows import IDENTITY, is_number
+from ddot.tables.rows import IDENTITY, identity, is_number, place_of
 
 # Two rows that agree in these filled the same items with as many steps.
 SAME_TASK = tuple(name for name in IDENTITY if name not in ("model", "method"))
@@ -26,6 +26,8 @@ def rescore(
     With `samples`, intervals too, as in `score`. What was made with fewer samples or another language model is made
     again.
     """
+    if file.name.endswith(".texts.jsonl"):
+        raise ValueError(f"{file} holds texts; give the rows they belong to, {file.name.partition('.')[0]}.jsonl")
     rows, texts = _read([file], bench, metrics)
     for key, row in rows.items():
         sure = row.get("intervals") or {} if row.get("samples", 0) >= samples else {}
@@ -105,12 +107,12 @@ def _read(
     if not bench.is_dir():
         raise FileNotFoundError(f"there is no folder {bench}; give the --bench the rows were made with")
     rows: dict[Key, dict[str, Any]] = {}
-    for row in read_rows(*files):
-        key = _identity(row)
+    for number, row in enumerate(read_rows(*files), 1):
+        key = identity(row, place_of(row, number))
         rows[key] = rows.get(key, {}) | row
     texts: dict[Key, dict[str, str]] = {}
     for said in read_texts(files):
-        texts.setdefault(_identity(said), {})[said["id"]] = said["text"]
+        texts.setdefault(identity(said), {})[said["id"]] = said["text"]
     return rows, texts
 
 
@@ -132,13 +134,13 @@ def _in_order(items: Sequence[BenchmarkItem], texts: dict[str, str], row: dict[s
 
 def read_texts(files: Sequence[Path]) -> list[dict[str, Any]]:
     """The texts of files of rows (they stand beside them) or of texts, each once: what was written last holds."""
-    wanted = (*IDENTITY, "id", "text")
     found = {}
     for number, row in enumerate(read_rows(*map(_texts_of, files)), 1):
-        lacking = [name for name in wanted if name not in row]
-        if lacking:
-            raise ValueError(f"text {number} has no '{lacking[0]}'; wanted texts as `ddot evaluate` writes them")
-        found[*_identity(row), row["id"]] = row
+        place = place_of(row, number)
+        for name, kind in (("id", str | int), ("text", str)):
+            if not isinstance(row.get(name), kind):
+                raise ValueError(f"{place} has no '{name}'; wanted texts as `ddot evaluate` writes them")
+        found[*identity(row, place), row["id"]] = row
     return list(found.values())
 
 
@@ -147,10 +149,3 @@ def _texts_of(file: Path) -> Path:
     if file.is_file() and not texts.is_file():
         raise FileNotFoundError(f"no texts at {texts}; ddot evaluate writes them there, beside the rows in {file.name}")
     return texts
-
-
-def _identity(row: dict[str, Any]) -> Key:
-    lacking = [name for name in IDENTITY if name not in row]
-    if lacking:
-        raise ValueError(f"a row has no '{lacking[0]}'; wanted rows as `ddot evaluate` writes them")
-    return tuple(row[name] for name in IDENTITY)

@@ -74,11 +74,15 @@ lane third
 for process in $begun; do wait "$process" || failed=1; done
 begun=
 # One after the other: these are timed. In a file that comes last they stand for those that were made beside others.
-timed() { # method, ways
-    evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps 2,4,8,16,32,64
+timed() { # method, ways, steps
+    evaluate "runs/smollm2_$1" timed "$2" --datasets 1bw-block --steps "${3:-2,4,8,16,32,64}"
 }
 timed ddot ddot-u
+timed ddot ddot-r 16
 timed ddot_t ddot-t
 timed lc lc
 timed pop pop
+timed fixed fixed-guessed,fixed-oracle 16
+timed insertion insertion 16
+timed ar autoregressive 16
 exit $failed

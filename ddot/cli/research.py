@@ -119,12 +119,15 @@ def evaluate(
     from ddot.evaluate import Loaded
     from ddot.evaluate import evaluate as rows_of
     from ddot.package import training_of
+    from ddot.tables import read_rows
+    from ddot.tables.rows import measured
 
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
     at_once, threads = (batch, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
-    sets, kinds, ways, measures = map(_names, (datasets, tasks, methods, metrics))
+    asked_for = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
+    sets, kinds, ways, measures = (_names(text, option) for option, text in asked_for.items())
     counts = _numbers(steps, "--steps")
     for way in _not_learnt(ways, training.get("recipe")):
         print(
@@ -135,9 +138,9 @@ def evaluate(
     for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency):
         print(f"ddot: {row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps: done", file=sys.stderr)
         rows.append(row)
-    lacking = sorted({name for row in rows for name in row.get("missing", {})})
     rows = _without_missing(rows)
-    if lacking:
+    had = measured(read_rows(output)) if output.is_file() else []
+    if lacking := [name for name in measures if any(name not in row for row in had)]:
         adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
         print(f"ddot: {adds} adds what is missing, once it can be had", file=sys.stderr)
     aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
@@ -146,16 +149,15 @@ def evaluate(
 
 
 def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
-    """Of ways to fill, those by a method of its own that the recipe of a model does not train."""
+    """Of ways to fill, those by a method that the recipe of a model does not train."""
     from ddot.evaluate import ways
-    from ddot.methods.ddot import DDOT
     from ddot.recipes import RECIPES
 
     if recipe not in RECIPES:
         return []
-    learnt = {DDOT, type(None), *(type(plan.method) for plan in RECIPES[recipe]().plans)}
+    learnt = {type(plan.method) for plan in RECIPES[recipe]().plans}
     known = ways()
-    return [name for name in names if name in known and type(known[name].method) not in learnt]
+    return [name for name in names if name in known and known[name].taught_by not in learnt]
 
 
 def _folder_of(model: str) -> str | None:
@@ -172,8 +174,11 @@ def _folder_of(model: str) -> str | None:
     return str(folder)
 
 
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _names(text: str, option: str) -> list[str]:
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if "" in names:
+        raise ValueError(f"{option} wants names with commas between them, got '{text}'")
+    return names
 
 
 def _numbers(text: str, name: str) -> list[int]:
@@ -201,7 +206,7 @@ def score_texts(
     """
     from ddot.rescore import rescore
 
-    names = _names(metrics)
+    names = _names(metrics, "--metrics")
     found = _without_missing(list(rescore(rows, bench, names, samples, _fluency(language_model, names, device))))
     shown = ("method", "dataset", "task", "steps", "seed")
     show(
@@ -240,7 +245,7 @@ def compare(
     files = [row for row in rows if not row.name.endswith(".texts.jsonl")]
     if not files:
         raise ValueError(f"{rows[0]} holds texts; give the rows they belong to, {rows[0].name.partition('.')[0]}.jsonl")
-    names, measures = _names(methods), _names(metrics)
+    names, measures = _names(methods, "--methods"), _names(metrics, "--metrics")
     found = list(contrast(files, bench, names, measures, samples, _fluency(language_model, measures, device)))
     found = [row for row in _without_missing(found) if "metric" in row]
     same = ("model", "other", "split", "seed", "items")
@@ -278,9 +283,9 @@ def tables(
 
     Example: ddot tables results/rows.jsonl --table block
 
-    Example: ddot tables results/rows.jsonl results/bench-*.jsonl --write report.md
+    Example: ddot tables results/rows.jsonl results/differences.jsonl --write report.md
     """
-    from ddot.tables import NAMES, insert, read_rows, render
+    from ddot.tables import NAMES, insert, marked, read_rows, render
 
     found = read_rows(*rows)
     if not found:
@@ -292,9 +297,8 @@ def tables(
         raise ValueError("--write puts Markdown between markers; leave out --latex, or print LaTeX without --write")
     if not write.is_file():
         raise FileNotFoundError(f"no document at {write}; wanted a Markdown file with <!-- {NAMES[0]} --> markers")
-    text = write.read_text()
-    marked = [table] if table else [name for name in NAMES if f"<!-- {name} -->" in text]
-    if not marked:
+    names = [table] if table else marked(write, NAMES)
+    if not names:
         raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")
-    insert(write, {name: render(found, name) for name in marked})
-    print(f"ddot: {', '.join(marked)} in {write}", file=sys.stderr)
+    insert(write, {name: render(found, name) for name in names})
+    print(f"ddot: {', '.join(names)} in {write}", file=sys.stderr)

@@ -26,8 +26,7 @@ from ddot.tables.rows import UNFILLED, Row
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
-    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra",
-    "exact": "EM",
+    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra", "exact": "EM",
 }  # fmt: skip
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity", "codebleu": "exact"}
@@ -60,7 +59,8 @@ COMPARISONS = {
         metrics=("bleu2", "bleu4", "success", "gaps_found", "gaps_extra", "length_error"),
         notes=(
             "SR: % of texts with the given words whole and in order. gaps: % of the gaps with words missing that got "
-            "any. extra: % of texts that write where none are missing. length: words too many.",
+            "any; extra: % of texts that write where none are missing; a text that lost given words counts in neither. "
+            "length: words too many, or − too few.",
         ),
     ),
     "random": Comparison("Random infilling: 1 to 6 words given"),
@@ -139,10 +139,10 @@ def _about(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[str, ...]:
         notes.append(f"PPL: perplexity under {', '.join(names) or 'a language model'}; lower is more fluent.")
     if "exact" in metrics:
         notes.append("EM: % that are the reference, word for word.")
-    if cut := max((row.get("cut") or 0 for row in rows), default=0):
-        notes.append(
-            f"{cut} programs are longer than what a network is shown of them; the rest counts as it was given."
-        )
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        if cut := max(row.get("cut") or 0 for row in rows if row["dataset"] == dataset):
+            told = f"{SETS.get(dataset, dataset)}: of {cut} programs a network is shown a part of what is given"
+            notes.append(f"{told}; the rest counts as it was given.")
     return tuple(notes)
 
 
@@ -262,7 +262,7 @@ def _left_out(every: Sequence[Line], shown: Sequence[Line]) -> tuple[str, ...]:
     models = {line.model for line in shown}
     left = [line for line in every if line not in shown]
     steps = "Other numbers of steps are in the table of sampling steps."
-    trials = "Models of shorter trials are in the table over λ."
+    trials = "Models trained for less time by the same recipe are left out."
     return tuple(
         note
         for note, known in ((steps, True), (trials, False))

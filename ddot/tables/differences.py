@@ -24,6 +24,10 @@ def difference_tables(rows: Sequence[Row]) -> list[Table]:
                 f"{place_of(row, number)} has {'no number' if lacking[0] in row else 'nothing'} under '{lacking[0]}'; "
                 "wanted rows as `ddot compare --json` writes them"
             )
+        about = {name: row[name] for name in (*_ABOUT, "dataset", "metric")}
+        if odd := [name for name, value in about.items() if not isinstance(value, str | int)]:
+            place = place_of(row, number)
+            raise ValueError(f"{place} has {about[odd[0]]!r} under '{odd[0]}'; wanted a name or a whole number")
         found.setdefault(tuple(row[name] for name in _ABOUT), {})[row["dataset"], row["metric"]] = row
     if not found:
         return []

@@ -1,7 +1,7 @@
 """Files that tables come from and go to: rows as JSON lines, a Markdown document with a marked place."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,19 @@ def read_rows(*files: Path) -> list[dict[str, Any]]:
                 continue
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(
-                    f"{file}, line {number}: wanted a row as JSON, got '{line[:40]}' ({error.msg})"
-                ) from None
+            except (json.JSONDecodeError, RecursionError) as error:
+                why = getattr(error, "msg", "nested too deep")
+                raise ValueError(f"{file}, line {number}: wanted a row as JSON, got '{line[:40]}' ({why})") from None
             if not isinstance(row, dict):
                 raise ValueError(f'{file}, line {number}: wanted a row {{"method": …}}, got a {type(row).__name__}')
             rows.append(PlacedRow(row, place=f"{file}, line {number}"))
     return rows
+
+
+def marked(document: Path, names: Sequence[str]) -> list[str]:
+    """Those of the names that a Markdown document has markers for."""
+    text = _text_of(document)
+    return [name for name in names if f"<!-- {name} -->" in text]
 
 
 def insert(document: Path, texts: Mapping[str, str]) -> None:
@@ -39,10 +44,7 @@ def insert(document: Path, texts: Mapping[str, str]) -> None:
 
     All of them or none: the file is the old one or the new one at any moment; one that says the same is not touched.
     """
-    if not document.is_file():
-        raise FileNotFoundError(f"there is no file {document} to put a table into")
-    with open(document, encoding="utf-8", newline="") as file:
-        old = file.read()
+    old = _text_of(document)
     newline, new = "\r\n" if "\r\n" in old else "\n", old
     for marker, text in texts.items():
         begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
@@ -55,3 +57,13 @@ def insert(document: Path, texts: Mapping[str, str]) -> None:
         new = before + newline.join([begin, "", *text.strip().splitlines(), "", end]) + after
     if new != old:
         write_whole(document.resolve(), new.encode())
+
+
+def _text_of(document: Path) -> str:
+    if not document.is_file():
+        raise FileNotFoundError(f"there is no file {document} to put a table into")
+    try:
+        with open(document, encoding="utf-8", newline="") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{document} is no text ({error.reason}); wanted a Markdown file") from None

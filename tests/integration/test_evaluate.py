@@ -11,6 +11,7 @@ from ddot.backbones.llama import LlamaConfig
 from ddot.benchmarks import CodeItem, read_items
 from ddot.chance import row_keys
 from ddot.checkpoint import save_model
+from ddot.cli.research import _not_learnt
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, Way, evaluate, generate, ways
 from ddot.methods.insertion import Insertion
@@ -225,10 +226,22 @@ def test_mistakes(model, bench, tmp_path):
         rows_of(model, bench, tmp_path / "r.jsonl", methods=("magic",))
     with pytest.raises(ValueError, match="no task 'both'"):
         rows_of(model, bench, tmp_path / "r.jsonl", tasks=("both",))
+    texts = tmp_path / "r.texts.jsonl"
+    texts.write_text("")
+    with pytest.raises(ValueError, match=r"holds texts; give the rows they belong to, r\.jsonl"):
+        list(rescore(texts, bench, ["bleu4"]))
+    assert texts.read_text() == ""
     with pytest.raises(ValueError, match="is a folder; name a file"):
         rows_of(model, bench, tmp_path)
     with pytest.raises(FileNotFoundError, match="no benchmark"):
         list(evaluate(model, bench, tmp_path / "r.jsonl", ["other"]))
+
+
+def test_ways_a_model_has_not_learnt():
+    names = ["unfilled", "ddot-u-leap", "lc", "pop-drawn", "planned", "fixed-oracle", "autoregressive", "insertion"]
+    assert _not_learnt(names, "smollm2") == ["lc", "pop-drawn", "autoregressive", "insertion"]
+    assert _not_learnt(names, "smollm2_lc") == [name for name in names if name not in ("unfilled", "lc")]
+    assert _not_learnt(names, None) == []
 
 
 def test_keys_belong_to_rows():

@@ -117,7 +117,8 @@ def test_success_by_hand(bench):
 
 
 def test_the_drawing_holds_the_data():
-    charts = [*quality(SWEEP + OTHERS), *quality(SWEEP + OTHERS, "seconds")]
+    rows = SWEEP + OTHERS + [row("ddot-u-leap", steps=K) for K in (4, 16)]
+    charts = [*quality(rows), *quality(rows, "seconds")]
     with canvas(5.0, 4.0) as figure:
         for number, chart in enumerate(charts):
             axes = figure.add_subplot(1, 2, number + 1)
@@ -126,6 +127,10 @@ def test_the_drawing_holds_the_data():
             for place, curve in enumerate(chart.curves):
                 line = lines.pop(f"panel-{number}-curve-{place}")
                 assert line.get_label() == curve.name
+                colour, mark, dashes = looks_of(charts)[curve.name]
+                assert line.get_color() == colour
+                assert line.is_dashed() == (curve.level or dashes != "-")
+                assert curve.level or line.get_marker() == mark
                 drawn = [tuple(pair) for pair in line.get_xydata().tolist()]
                 if curve.level:
                     assert {y for _, y in drawn} == {curve.points[0].y}
@@ -164,11 +169,11 @@ def test_mistakes_are_sentences(bench, tmp_path):
         (lambda: quality([row()]), "no way has bleu4 at several numbers of steps on any set, any task"),
         (lambda: quality([row(seconds=None)], "seconds"), "no way has bleu4 and seconds on any set"),
         (lambda: quality([{"contender": "ddot"}]), "no rows of `ddot evaluate`"),
-        (lambda: quality(SWEEP, task="both"), "there is no task 'both'; there are free, located"),
+        (lambda: quality(SWEEP, task="both"), "the rows have no task 'both'; they have free"),
         (lambda: quality(SWEEP, metric="beauty"), "there is no curve of 'beauty'; there are bleu2"),
         (lambda: quality(SWEEP, "money"), "there is no axis of 'money'; there are steps, seconds"),
         (lambda: quality(SWEEP, dataset="mine"), "the rows have no set 'mine'; they have 1bw-block"),
-        (lambda: quality(SWEEP, task="located"), "on any set, located"),
+        (lambda: quality([*SWEEP, row(task="located")], task="located"), "on any set, located"),
         (lambda: draw_charts(quality(SWEEP), tmp_path / "a.pdf"), "ends in neither .png nor .svg"),
         (lambda: success_by_given([texts], bench, task="located"), "no texts of the task 'located'; there are free"),
     ]:
@@ -181,7 +186,7 @@ def test_mistakes_are_sentences(bench, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no texts at .*rows\.texts\.jsonl"):
         success_by_given([tmp_path / "rows.jsonl"], bench)
     (tmp_path / "rows.texts.jsonl").write_text(json.dumps(row()) + "\n")
-    with pytest.raises(ValueError, match="text 1 has no 'id'"):
+    with pytest.raises(ValueError, match=r"rows.texts.jsonl, line 1 has no 'id'"):
         success_by_given([tmp_path / "rows.jsonl"], bench)
 
 

@@ -254,7 +254,7 @@ def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
     for name in ("overview", "main", "block"):
         lines = [key for key in table(rows, name) if "DDOT" in key and "paper" not in key]
         assert [key.rpartition(", ")[2] for key in lines] == ["long", "other"]
-        assert "Models of shorter trials are in the table over λ." in render(rows, name)
+        assert "Models trained for less time by the same recipe are left out." in render(rows, name)
         assert "Other numbers of steps" not in render(rows, name)
     # Nothing but λ differs there: not the model that was trained for longer.
     ours = [key.partition(" > ")[2].partition(",")[0] for key in table(rows, "lambda") if key.startswith("ours")]
@@ -471,9 +471,27 @@ def test_notes_say_how_sure_scores_are_and_what_was_cut():
     assert "at the widest B4 ± 1.2." in render(sure, "block")
     assert "95% intervals" not in render([*sure, row("ddot-u")], "block")  # not known of all
     code = [row("lc", dataset="code-block", items=500, codebleu=30.0, exact=2.0, cut=199)]
-    assert "199 programs are longer" in render(code, "code")
+    assert "code, block: of 199 programs a network is shown a part" in render(code, "code")
     assert table(code, "code")["ours, free > LC"][:4] == ["50.0 / 40.0", "30.0", "100.0", "2.0"]
     assert "EM" not in render([{**code[0], "exact": None}], "code")
+
+
+def test_methods_have_gaps_beside_success_and_nothing_there_is_bold_by_itself():
+    scores = {"lc": 40.0, "autoregressive": 90.0}
+    rows = [row(name, gaps_found=found, gaps_extra=3.0) for name, found in scores.items()]
+    found = table(rows, "methods")
+    assert found["ours, free > LC"][1:4] == ["100.0", "40.0 / 3.0", "−1.0"]
+    assert found["ours, free > autoregressive"][2] == "90.0 / 3.0"
+    assert "16 steps (autoregressive: a look a token)." in render(rows, "methods")
+    assert "a look a token" not in render(rows[:1], "methods")
+    few = [row(name, dataset="1bw-random", d2=d2) for name, d2 in (("lc", 10.0), ("pop", 90.0))]
+    assert table(few, "diversity")["ours, free > PoP"][0] == "90.0"
+
+
+def test_models_are_named_over_steps_if_they_differ_on_any_set():
+    rows = [row("ddot-u", model=name, steps=K) for name in ("a", "b") for K in (4, 16)]
+    rows += [row("ddot-u", model="a", dataset="yelp-block", steps=K) for K in (4, 16)]
+    assert "Yelp, block: DDOT-U, a" in render(rows, "steps")
 
 
 def test_seconds_name_their_device_and_how_many_texts_shared_it():
@@ -588,11 +606,14 @@ def test_names_come_through_latex_as_they_are(name):
     [
         ([], "tables", "no table 'tables'; there are overview, main, methods"),
         ([row()], "speed", "no rows of `ddot bench` among 1"),
-        ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has a method but no 'model'"),
+        ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has no 'model'"),
         ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
         ([{}], "main", "row 1 begins with ''"),
         ([row(), row(steps="16")], "steps", "row 2 has \"16\" under 'steps'; wanted a whole number"),
         ([row(method=["lc"])], "main", "row 1 has [\"lc\"] under 'method'; wanted a name"),
+        ([row(model=None)], "main", "row 1 has null under 'model'; wanted a name"),
+        ([row(intervals="wide")], "block", "row 1 has \"wide\" under 'intervals'; wanted one for each metric"),
+        ([row(training_seconds=[])], "block", "row 1 has [] under 'training_seconds'; wanted a number"),
         ([row(id="1", text="the boat")], "main", "row 1 is a text; give the rows"),
     ],
 )
