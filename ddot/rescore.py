@@ -26,8 +26,6 @@ def rescore(
     With `samples`, intervals too, as in `score`. What was made with fewer samples or another language model is made
     again.
     """
-    if file.name.endswith(".texts.jsonl"):
-        raise ValueError(f"{file} holds texts; give the rows they belong to, {file.name.partition('.')[0]}.jsonl")
     rows, texts = _read([file], bench, metrics)
     for key, row in rows.items():
         sure = row.get("intervals") or {} if row.get("samples", 0) >= samples else {}
@@ -106,12 +104,16 @@ def _read(
         raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
     if not bench.is_dir():
         raise FileNotFoundError(f"there is no folder {bench}; give the --bench the rows were made with")
+    of_rows = [file for file in files if not file.name.endswith(".texts.jsonl")]
+    if not of_rows:
+        belong = files[0].name.removesuffix(".texts.jsonl")
+        raise ValueError(f"{files[0]} holds texts; give the rows they belong to, {belong}.jsonl")
     rows: dict[Key, dict[str, Any]] = {}
-    for number, row in enumerate(read_rows(*files), 1):
+    for number, row in enumerate(read_rows(*of_rows), 1):
         key = identity(row, place_of(row, number))
         rows[key] = rows.get(key, {}) | row
     texts: dict[Key, dict[str, str]] = {}
-    for said in read_texts(files):
+    for said in read_texts(of_rows):
         texts.setdefault(identity(said), {})[said["id"]] = said["text"]
     return rows, texts
 

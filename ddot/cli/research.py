@@ -122,13 +122,13 @@ def evaluate(
     from ddot.tables import read_rows
     from ddot.tables.rows import measured
 
+    options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
+    sets, kinds, ways, measures = (_names(text, option) for option, text in options.items())
+    counts = _numbers(steps, "--steps")
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
     at_once, threads = (batch, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
     loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
-    asked_for = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
-    sets, kinds, ways, measures = (_names(text, option) for option, text in asked_for.items())
-    counts = _numbers(steps, "--steps")
     for way in _not_learnt(ways, training.get("recipe")):
         print(
             f"ddot: {model} was not trained to fill as {way} does; its rows say nothing of that method", file=sys.stderr
@@ -242,11 +242,8 @@ def compare(
     """
     from ddot.rescore import contrast
 
-    files = [row for row in rows if not row.name.endswith(".texts.jsonl")]
-    if not files:
-        raise ValueError(f"{rows[0]} holds texts; give the rows they belong to, {rows[0].name.partition('.')[0]}.jsonl")
     names, measures = _names(methods, "--methods"), _names(metrics, "--metrics")
-    found = list(contrast(files, bench, names, measures, samples, _fluency(language_model, measures, device)))
+    found = list(contrast(rows, bench, names, measures, samples, _fluency(language_model, measures, device)))
     found = [row for row in _without_missing(found) if "metric" in row]
     same = ("model", "other", "split", "seed", "items")
     aside = () if as_json else [name for name in same if len({row[name] for row in found}) < 2]
@@ -295,8 +292,6 @@ def tables(
         return
     if latex:
         raise ValueError("--write puts Markdown between markers; leave out --latex, or print LaTeX without --write")
-    if not write.is_file():
-        raise FileNotFoundError(f"no document at {write}; wanted a Markdown file with <!-- {NAMES[0]} --> markers")
     names = [table] if table else marked(write, NAMES)
     if not names:
         raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")

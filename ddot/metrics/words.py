@@ -121,7 +121,7 @@ def _wrong_gaps(words: Words, missing: Sequence[int], text: Words) -> tuple[int,
     never = each * each
     least = np.full(len(text) + 1, never)  # cost of all before, where the last given word ends at each place
     least[0] = 0
-    for word, at_once, later in zip(words, empty, full, strict=False):
+    for word, at_once, later in zip(words, empty[:-1], full[:-1], strict=True):
         earlier = np.minimum.accumulate(least)[:-1]  # ends at each place or before it
         cost = np.minimum(least[:-1] + at_once, np.append(never, earlier[:-1]) + later)
         least = np.append(never, np.where([found == word for found in text], cost, never))

@@ -61,7 +61,9 @@ def insert(document: Path, texts: Mapping[str, str]) -> None:
 
 def _text_of(document: Path) -> str:
     if not document.is_file():
-        raise FileNotFoundError(f"there is no file {document} to put a table into")
+        raise FileNotFoundError(
+            f"there is no file {document} to put a table into; wanted Markdown with <!-- name --> markers"
+        )
     try:
         with open(document, encoding="utf-8", newline="") as file:
             return file.read()
