@@ -304,10 +304,15 @@ def nltk_data(monkeypatch, tmp_path):
     wordnet._unload()
 
 
-def test_meteor_of_nltk_by_hand(nltk_data):
+@pytest.mark.parametrize("debian", [False, True])
+def test_meteor_of_nltk_by_hand(nltk_data, monkeypatch, debian):
+    monkeypatch.setattr("ddot.metrics.meteor._DEBIAN", nltk_data / "debian")
     with pytest.raises(ValueError, match="needs WordNet"):
         meteor_nltk([["a"]], [["a"]])
-    tiny_wordnet(nltk_data / "corpora" / "wordnet")
+    tiny_wordnet(nltk_data / ("debian" if debian else "corpora/wordnet"))
+    if debian:
+        for name in ("lexnames", "index.sense"):
+            (nltk_data / "debian" / name).unlink()
     # "car" is matched as a synonym, "stopping" by its stem: 3 of 3 words in 1 chunk, and 0.5·(1/3)³ is taken off.
     first = 1 - 0.5 * (1 / 3) ** 3
     # 2 words of 3 in text and reference, in 2 chunks: F = 2/3, and 0.5·(2/2)³ is taken off.
@@ -469,6 +474,7 @@ def test_the_order_of_items_does_not_matter(order):
 
 
 def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
+    monkeypatch.setattr("ddot.metrics.meteor._DEBIAN", nltk_data / "debian")
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)  # as if it were not installed
     monkeypatch.setenv("PATH", str(nltk_data))
     found = score(ITEMS, TEXTS, list(METRICS), samples=20)
