@@ -261,13 +261,21 @@ def read_items(file: Path) -> list[BenchmarkItem]:
         raise FileNotFoundError(
             f"no benchmark at {file}; wanted a .jsonl file with words and keep, or a program's parts"
         )
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is no text ({error.reason}); wanted a .jsonl file of items") from None
     items: list[BenchmarkItem] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1):
+    known: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
             name = row.get("id", str(number))
+            name = str(name) if type(name) is int else _text(name)
+            if known.setdefault(name, number) != number:
+                raise TypeError(f"the id '{name}' is that of line {known[name]} too; give each item its own")
             if "prefix" in row:
                 items.append(CodeItem(name, *(_text(row[part]) for part in ("prefix", "middle", "suffix"))))
             else:
@@ -278,6 +286,8 @@ def read_items(file: Path) -> list[BenchmarkItem]:
                 f'{file}, line {number}: wanted {{"words", "keep"}} or {{"prefix", "middle", "suffix"}} '
                 f'with an "id" if there is one ({said})'
             ) from None
+    if not items:
+        raise ValueError(f"{file} has no items; wanted one a line")
     return items
 
 

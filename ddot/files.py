@@ -21,6 +21,8 @@ def write_whole(path: Path | str, content: bytes) -> None:
         if path.exists():
             shutil.copymode(path, draft)
         os.replace(draft, path)
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error.strerror}); choose another place, or make room") from error
     finally:
         draft.unlink(missing_ok=True)
 

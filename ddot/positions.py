@@ -133,3 +133,12 @@ class Mixture:
             rows = chosen == index
             z_T[rows] = terminal(is_prompt[rows], keys[rows])
         return z_T
+
+
+def starts_of(terminal: Terminal) -> set[str]:
+    """The kinds of starts among which a terminal chooses: random, grid, text."""
+    if isinstance(terminal, Mixture):
+        return {kind for option in terminal.terminals.options for kind in starts_of(option)}
+    if isinstance(terminal, Stretched):
+        return starts_of(terminal.terminal)
+    return {"text" if isinstance(terminal, AsText) else "random" if terminal is random_terminal else "grid"}

@@ -10,8 +10,8 @@ from typing import Any
 
 from ddot.benchmarks import BenchmarkItem, read_set
 from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
+from ddot.rows import IDENTITY, identity, is_number, place_of
 from ddot.tables import read_rows
-from ddot.tables.rows import IDENTITY, identity, is_number, place_of
 
 # Two rows that agree in these filled the same items with as many steps.
 SAME_TASK = tuple(name for name in IDENTITY if name not in ("model", "method"))
@@ -21,7 +21,7 @@ Key = tuple[Any, ...]
 def rescore(
     file: Path, bench: Path, metrics: Sequence[str], samples: int = 0, fluency: Fluency | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a file that lack one of the metrics, with them. Each is also appended to the file, and then holds.
+    """The rows of a file that lack one of the metrics, with them. What was found is appended to the file, and holds.
 
     With `samples`, intervals too, as in `score`. What was made with fewer samples or another language model is made
     again.
@@ -41,8 +41,9 @@ def rescore(
             found["intervals"] = sure | dict.fromkeys(lacking) | found["intervals"]
             found["samples"] = samples
         row |= found
-        with open(file, "a", encoding="utf-8") as output:
-            output.write(json.dumps(row) + "\n")
+        if any(name in found for name in lacking):
+            with open(file, "a", encoding="utf-8") as output:
+                output.write(json.dumps(row) + "\n")
         yield row
 
 

@@ -118,21 +118,27 @@ def evaluate(
     """
     from ddot.evaluate import Loaded
     from ddot.evaluate import evaluate as rows_of
-    from ddot.package import training_of
+    from ddot.package import find, is_compressed, training_of
+    from ddot.rows import measured
     from ddot.tables import read_rows
-    from ddot.tables.rows import measured
 
     options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
     sets, kinds, ways, measures = (_names(text, option) for option, text in options.items())
     counts = _numbers(steps, "--steps")
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
+    if is_compressed(find(name)):
+        training |= {"stored": "int8"}
     at_once, threads = (batch, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
-    loaded = Loaded(asked.denoiser, asked.tokenizer, model, at_once, threads, training)
+    loaded = Loaded(
+        asked.denoiser, asked.tokenizer, str(Path(name)) if name else "embedded", at_once, threads, training
+    )
     for way in _not_learnt(ways, training.get("recipe")):
         print(
             f"ddot: {model} was not trained to fill as {way} does; its rows say nothing of that method", file=sys.stderr
         )
+    for way in _told_nothing(ways) if "located" in kinds else ():
+        print(f"ddot: {way} cannot be told where words are missing; it fills the free task alone", file=sys.stderr)
     fluency = _fluency(language_model, measures, device)
     rows = []
     for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency):
@@ -150,14 +156,21 @@ def evaluate(
 
 def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
     """Of ways to fill, those by a method that the recipe of a model does not train."""
-    from ddot.evaluate import ways
     from ddot.recipes import RECIPES
+    from ddot.ways import ways
 
     if recipe not in RECIPES:
         return []
-    learnt = {type(plan.method) for plan in RECIPES[recipe]().plans}
+    trained, known = [plan.method for plan in RECIPES[recipe]().plans], ways()
+    return [name for name in names if name in known and not any(map(known[name].learnt_by, trained))]
+
+
+def _told_nothing(names: list[str]) -> list[str]:
+    """Of ways to fill, those that have no use for where words are missing."""
+    from ddot.ways import ways
+
     known = ways()
-    return [name for name in names if name in known and known[name].taught_by not in learnt]
+    return [name for name in names if name in known and not known[name].hears]
 
 
 def _folder_of(model: str) -> str | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from ddot.rows import Row, measured
 from ddot.tables import page
 from ddot.tables.comparisons import COMPARISONS, compare, overview, short_table
 from ddot.tables.differences import difference_tables
-from ddot.tables.rows import Row, measured
 from ddot.tables.settings import settings_table
 from ddot.tables.speed import speed_tables
 from ddot.tables.sweeps import lambda_table, steps_table

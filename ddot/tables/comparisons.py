@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from ddot.rows import UNFILLED, Row
 from ddot.tables.lines import (
     LABELS,
     SETS,
@@ -21,7 +22,6 @@ from ddot.tables.lines import (
 )
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, paper_values, printed
-from ddot.tables.rows import UNFILLED, Row
 
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ddot.files import write_whole
-from ddot.tables.rows import PlacedRow
+from ddot.rows import PlacedRow
 
 
 def read_rows(*files: Path) -> list[dict[str, Any]]:

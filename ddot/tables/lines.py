@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from ddot.rows import UNFILLED, Row, is_number
 from ddot.tables.page import EMPTY, Cell, Piece, cell
-from ddot.tables.rows import UNFILLED, Row, is_number
 
 _BY_PADS = {
     "lc": "LC",

@@ -13,14 +13,15 @@ from ddot.chance import row_keys
 from ddot.checkpoint import save_model
 from ddot.cli.research import _not_learnt
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.evaluate import Loaded, Way, evaluate, generate, ways
+from ddot.evaluate import Loaded, evaluate, generate
 from ddot.methods.insertion import Insertion
 from ddot.metrics import Fluency
 from ddot.package import training_of
-from ddot.rescore import contrast, rescore
+from ddot.rescore import contrast, read_texts, rescore
+from ddot.rows import measured
 from ddot.tables import read_rows, render
-from ddot.tables.rows import measured
 from ddot.tokens import learn_bpe
+from ddot.ways import Way, ways
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
 # Ways that keep given words whole and in order by construction, whatever the network says.
@@ -51,7 +52,9 @@ def rows_of(model, bench, output, methods=("unfilled", "planned"), **more):
 
 def test_every_way_gives_a_row_for_every_item(model, bench, tmp_path):
     rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=("unfilled", *ways()))
-    assert len(rows) == 2 * (1 + len(ways()))
+    told_nothing = [name for name, way in ways().items() if not way.hears]
+    assert told_nothing == ["lc", "lc-leap", "lc-drawn"]
+    assert len(rows) == 2 * (1 + len(ways())) - len(told_nothing)
     for row in rows:
         assert row["items"] == 3
         if row["method"] in ("unfilled", *KEPT):
@@ -123,7 +126,8 @@ def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
     (tmp_path / "code-block.test.jsonl").write_text(json.dumps(program) + "\n")
     methods = ("unfilled", *ways())
     rows = list(evaluate(model, tmp_path, tmp_path / "rows.jsonl", ["code-block"], methods=methods, steps=(2,)))
-    assert [row["method"] for row in rows] == [*methods, *methods]
+    told = [name for name in methods if not name.startswith("lc")]
+    assert [row["method"] for row in rows] == [*told, *methods]
     assert all(row["cut"] == 0 for row in rows)
     texts = [json.loads(line) for line in (tmp_path / "rows.texts.jsonl").read_text().splitlines()]
     for row in texts:
@@ -149,6 +153,11 @@ def test_texts_are_scored_again_without_the_model(model, bench, tmp_path):
     assert list(rescore(output, bench, many)) == []
     again = measured(read_rows(output))
     assert all(all(name in row for name in many) for row in again)
+    filled = output.read_text()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))  # no Java: a sentence for every row, and nothing to write
+        assert all("java" in row["missing"]["meteor"] for row in rescore(output, bench, ("meteor",)))
+    assert output.read_text() == filled
     with pytest.raises(ValueError, match="no metric 'beauty'"):
         list(rescore(output, bench, ("beauty",)))
     (bench / "own.test.jsonl").write_text("".join((bench / "own.test.jsonl").read_text().splitlines(True)[:2]))
@@ -216,12 +225,60 @@ def test_perplexity_of_a_row(model, bench, tmp_path):
     assert list(rescore(output, bench, ("perplexity",), fluency=three)) == []
 
 
+@pytest.mark.parametrize("cut", [1, 9, 40, None])
+def test_a_kill_in_the_middle_of_a_line_loses_nothing_else(model, bench, tmp_path, cut):
+    """Wherever rows or texts were cut, the same command brings both files to what they would have been."""
+    whole, output = tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
+    rows_of(model, bench, whole, methods=("unfilled", "planned"), tasks=("free",))
+    rows, texts = (file.read_text().splitlines(True) for file in (whole, whole.with_suffix(".texts.jsonl")))
+    output.write_text(rows[0] + rows[1][:cut].rstrip("\n"))
+    output.with_suffix(".texts.jsonl").write_text("".join(texts[:-1]) + texts[-1][:cut].rstrip("\n"))
+    again = rows_of(model, bench, output, methods=("unfilled", "planned"), tasks=("free",))
+    assert len(again) == (cut is not None)  # a whole line that only lacks its end is a line
+    strip = lambda row: {key: value for key, value in row.items() if key != "seconds"}  # noqa: E731
+    assert [strip(row) for row in measured(read_rows(output))] == [strip(row) for row in measured(read_rows(whole))]
+    assert read_texts([output]) == read_texts([whole])
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "dear diary\n", "dear diary", "{}", '{"first": "lc", "second": "pop"}\n',
+        '{"id": "1", "words": ["a"], "keep": [0]}\n', '[1, 2]\n{"model": ',
+    ],
+)  # fmt: skip
+def test_what_somebody_else_wrote_is_left_alone(model, bench, tmp_path, held):
+    for name in ("rows.jsonl", "rows.texts.jsonl"):
+        file = tmp_path / name
+        file.write_text(held)
+        with pytest.raises(ValueError, match="choose another --output"):
+            rows_of(model, bench, tmp_path / "rows.jsonl", methods=("unfilled",))
+        assert file.read_text() == held
+        file.unlink()
+    assert not list(tmp_path.glob("rows*"))
+
+
+def test_a_model_that_learnt_more_since_is_not_taken_for_the_same(model, bench, tmp_path):
+    output = tmp_path / "rows.jsonl"
+    rows_of(replace(model, training={"training_steps": 20}), bench, output, methods=("unfilled", "planned"))
+    before = output.read_text()
+    with pytest.raises(ValueError, match="after 20 steps of training, and it has 60 now"):
+        rows_of(replace(model, training={"training_steps": 60}), bench, output, methods=("planned",))
+    assert output.read_text() == before
+    other = replace(model, name="another", training={"training_steps": 60})
+    assert len(rows_of(other, bench, output, methods=("planned",))) == 2
+
+
 def test_mistakes(model, bench, tmp_path):
-    diary = tmp_path / "diary.jsonl"
-    diary.write_text("dear diary\n")
-    with pytest.raises(ValueError, match="holds no rows"):
-        rows_of(model, bench, diary)
-    assert diary.read_text() == "dear diary\n"
+    for steps in (0, -2):
+        with pytest.raises(ValueError, match=f"steps is {steps}; at least 1"):
+            list(evaluate(model, bench, tmp_path / "r.jsonl", ["own"], methods=("unfilled",), steps=(16, steps)))
+    with pytest.raises(ValueError, match=r"r\.texts\.jsonl is a name for texts"):
+        rows_of(model, bench, tmp_path / "r.texts.jsonl")
+    (tmp_path / "folder.texts.jsonl").mkdir()
+    with pytest.raises(ValueError, match=r"folder\.texts\.jsonl cannot be written \(Is a directory\)"):
+        rows_of(model, bench, tmp_path / "folder.jsonl")
+    assert not (tmp_path / "folder.jsonl").exists()
     with pytest.raises(ValueError, match="no method 'magic'"):
         rows_of(model, bench, tmp_path / "r.jsonl", methods=("magic",))
     with pytest.raises(ValueError, match="no task 'both'"):
@@ -242,6 +299,11 @@ def test_ways_a_model_has_not_learnt():
     assert _not_learnt(names, "smollm2") == ["lc", "pop-drawn", "autoregressive", "insertion"]
     assert _not_learnt(names, "smollm2_lc") == [name for name in names if name not in ("unfilled", "lc")]
     assert _not_learnt(names, None) == []
+    starts = ["ddot-r", "ddot-u", "ddot-t", "ddot-u-kept", "ddot-t-kept", "no-ot", "no-ot-u-drawn"]
+    assert _not_learnt(starts, "smollm2_ddot") == ["ddot-t", "ddot-t-kept", "no-ot", "no-ot-u-drawn"]
+    assert _not_learnt(starts, "smollm2_ddot_u") == ["ddot-r", "ddot-t", "ddot-t-kept", "no-ot", "no-ot-u-drawn"]
+    assert _not_learnt(starts, "smollm2_ddot_t") == ["ddot-r", "ddot-u", "ddot-u-kept", "no-ot", "no-ot-u-drawn"]
+    assert _not_learnt(starts, "smollm2_no_ot") == ["ddot-r", "ddot-u", "ddot-t", "ddot-u-kept", "ddot-t-kept"]
 
 
 def test_keys_belong_to_rows():

@@ -125,12 +125,22 @@ def test_files_hold_both_kinds(tmp_path):
         '{"words": ["a", "b"], "keep": [2]}',
         '{"id": "1", "prefix": 3, "middle": "", "suffix": ""}',
         '{"id": "1", "prefix": ""}',
+        '{"id": ["1"], "words": ["a"], "keep": [0]}',
         "[]",
         "no",
     ):
         file.write_text(wrong + "\n")
         with pytest.raises(ValueError, match=r'line 1: wanted \{"words", "keep"\} or \{"prefix"'):
             read_items(file)
+    file.write_text('{"id": 7, "words": ["a"], "keep": [0]}\n{"id": "7", "words": ["b"], "keep": [0]}\n')
+    with pytest.raises(ValueError, match=r"line 2: .*the id '7' is that of line 1 too; give each item its own"):
+        read_items(file)
+    file.write_text("\n")
+    with pytest.raises(ValueError, match=r"some\.test\.jsonl has no items; wanted one a line"):
+        read_items(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"some\.test\.jsonl is no text"):
+        read_items(file)
 
 
 def test_lines_end_with_their_breaks():

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "ddot"
 # A module may import from its own tier and from those before it.
 TIERS = [
-    "kernels chance portions records tokens noise rooms signals checkout devices files ahead drawing",
+    "kernels chance portions records tokens noise rooms signals checkout devices files rows ahead drawing",
     "positions coupling absorbing annealing choice masking corpora packing template",
     "backbones",
     "denoiser",
@@ -17,7 +17,7 @@ TIERS = [
     "quantise compiling prepare checkpoint"
     " distributed optimisers loader run samples progress start train convert package",
     "filling typist rules windows likelihood tasks blanks together stepwise frames infill batch"
-    " benchmarks metrics evaluate",
+    " benchmarks metrics ways ledger evaluate",
     "recipes tables labels tracks trace watch plots rescore curves charts serve cli bench",
 ]
 TIER = {name: i for i, names in enumerate(TIERS) for name in names.split()}

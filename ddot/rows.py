@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# As in `evaluate` (a test holds them equal); that module loads torch, which no table needs.
+# What fixes a row: two rows that agree in these are the same measurement.
 IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
 UNFILLED = "unfilled"
 _NUMBER = (int, float)
