@@ -21,13 +21,8 @@ from ddot.tables.lines import (
 )
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, paper_values, printed
-from ddot.tables.rows import UNFILLED, Row
+from ddot.tables.rows import HEADS, UNFILLED, Row
 
-HEADS = {
-    "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
-    "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
-    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra", "exact": "EM",
-}  # fmt: skip
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity", "codebleu": "exact"}
 PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"), ("gaps_found", "gaps_extra"))  # share a column

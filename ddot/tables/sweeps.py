@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddot.tables.comparisons import HEADS, paired, papers
+from ddot.tables.comparisons import paired, papers
 from ddot.tables.lines import SETS, Line, Naming, best, clocks, gather, measured_cells, task_lines, trained_as_long
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, printed
-from ddot.tables.rows import UNFILLED, Row
+from ddot.tables.rows import HEADS, UNFILLED, Row
 
 PAPERS_SET = "1bw-block"  # of the table over steps, by its numbers at 64
 

@@ -16,10 +16,11 @@ from ddot import evaluate, recipes
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.metrics import METRICS
+from ddot.rescore import contrast, rescore
 from ddot.tables import NAMES, insert, read_rows, render
 from ddot.tables.lines import LABELS, gather
 from ddot.tables.paper import paper_tables, paper_values
-from ddot.tables.rows import IDENTITY, measured
+from ddot.tables.rows import HEADS, IDENTITY, measured
 
 SPEEDS = [
     {
@@ -157,6 +158,7 @@ def test_some_of_the_papers_cells():
 
 def test_names_agree_with_the_evaluator():
     assert IDENTITY == evaluate.IDENTITY
+    assert {*HEADS, "length_error_abs"} == set(METRICS)
     assert {"unfilled", *evaluate.ways()} == set(LABELS)
 
 
@@ -503,7 +505,7 @@ def test_seconds_name_their_device_and_how_many_texts_shared_it():
 def test_a_later_row_of_the_same_measurement_holds():
     rows = [row(bleu2=1.0), row(bleu2=2.0, nist2=7.0)]
     assert table(rows, "block")["ours, free > planned lengths, still slots"][:2] == ["2.0 / 40.0", "7.00 / –"]
-    broken = [row(bleu2=float("nan"), bleu4=None, success=True)]
+    broken = [row(bleu2=float("nan"), bleu4=None, success=float("inf"))]
     assert table(broken, "main")["One-Billion-Word, block, free > planned lengths, still slots"][:2] == ["–", "–"]
 
 
@@ -620,6 +622,46 @@ def test_names_come_through_latex_as_they_are(name):
 def test_mistakes_are_sentences(rows, name, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         render(rows, name)
+
+
+WRONG = [
+    *((name, "", "a name") for name in ("model", "method", "dataset", "split", "task", "recipe", "device")),
+    ("language_model", " ", "a name"),
+    *((name, value, "a whole number, 1 or more") for name in ("steps", "items") for value in (0, -4, 1.5, True)),
+    ("seed", 0.5, "a whole number"),
+    *((name, value, "a whole number") for name in ("samples", "training_steps", "batch") for value in ("many", 1.5)),
+    *((name, "41.3", "a number") for name in (*METRICS, "seconds", "training_seconds", "position_factor")),
+    *(("bleu4", value, "a number") for value in ([41.3], {}, True)),
+    ("training_seconds", float("nan"), "a number"),
+    *(
+        ("intervals", {"bleu2": [40, 42], "bleu4": value}, "one for each metric, null or its two ends")
+        for value in (41.3, "wide", [41.3], [40.0, 41.0, 42.0], [40.0, None], [40.0, float("inf")], {"low": 1})
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "wanted"), WRONG)
+def test_fields_that_hold_something_else_are_refused(field, value, wanted):
+    sentence = f"row 2 has {json.dumps(value)[:40]} under '{field}'; wanted {wanted}"
+    with pytest.raises(ValueError, match=re.escape(sentence) + "$"):
+        measured([row(), row(**{field: value})])
+
+
+def test_what_was_not_measured_is_no_mistake():
+    nothing = dict.fromkeys((*METRICS, "seconds", "recipe", "samples", "training_steps", "intervals", "batch"))
+    bare = row(**nothing, seed=-1)
+    uncertain = row(bleu4=float("nan"), bleu2=41, intervals={"d2": None, "bleu2": [40, 42.5]}, samples=1000)
+    assert measured([bare, uncertain]) == [bare, uncertain]
+
+
+@pytest.mark.parametrize(
+    "do", [lambda *a: rescore(*a, 9), lambda file, *a: contrast([file], a[0], ["lc", "pop"], a[1])]
+)
+def test_texts_are_not_scored_for_rows_that_are_wrong(tmp_path, do):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row("lc", samples="many")))
+    with pytest.raises(ValueError, match=r"line 1 has \"many\" under 'samples'; wanted a whole number"):
+        list(do(file, tmp_path, ["bleu2"]))
 
 
 def test_rows_are_read_from_files(tmp_path):
