@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from ddot.tables.page import EMPTY, Cell, Piece, cell
+from ddot.tables.page import EMPTY, Cell, Piece, Section, cell
 from ddot.tables.rows import UNFILLED, Row, is_number
 
 _BY_PADS = {
@@ -121,6 +121,11 @@ class Line:
         """All the values of a field that rows of the line have."""
         return {row[name] for some in self.rows.values() for row in some if row.get(name) is not None}
 
+    @property
+    def trained(self) -> float | None:
+        """Seconds its model was trained for, with its start."""
+        return max(map(float, self.every("training_seconds")), default=None)
+
 
 def gather(
     rows: Iterable[Row], sets: Sequence[str], methods: Sequence[str] | None = None, metrics: Sequence[str] = ()
@@ -171,7 +176,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
 
 
 def _trained(lines: Sequence[Line]) -> list[Line]:
-    seconds = [max(line.every("training_seconds"), default=0.0) for line in lines]
+    seconds = [line.trained or 0.0 for line in lines]
     longest: dict[Any, float] = {}
     for line, time in zip(lines, seconds, strict=True):
         for recipe in line.every("recipe"):
@@ -184,7 +189,17 @@ def _trained(lines: Sequence[Line]) -> list[Line]:
 
 def trained_as_long(line: Line, times: Iterable[float]) -> bool:
     """Whether its model was trained for one of these times, a tenth more or less."""
-    return any(abs(time - other) <= other / 10 for time in line.every("training_seconds") for other in times)
+    return any(_as_long(time, other) for time in line.every("training_seconds") for other in times)
+
+
+def _as_long(time: float, other: float) -> bool:
+    return abs(time - other) <= other / 10
+
+
+def _equally_trained(lines: Sequence[Line]) -> bool:
+    """Whether all models were trained as long, as far as their rows say."""
+    known = [line.trained for line in lines if line.trained is not None]
+    return not known or (len(known) == len(lines) and _as_long(max(known), min(known)))
 
 
 def _most(lines: Sequence[Line], count: Callable[[Line], int]) -> list[Line]:
@@ -228,41 +243,79 @@ class Naming:
             parts.append(f"{line.split} split")
         return ", ".join(parts) + (f" (n = {line.limit})" if line.limit is not None else "")
 
-    def notes(self, lines: Sequence[Line]) -> tuple[str, ...]:
-        """Sentences under a table: what all its lines share, and how to read them."""
+    def notes(self, lines: Sequence[Line], sections: Iterable[Section] = ()) -> tuple[str, ...]:
+        """Sentences under a table of these sections: what all its lines share, and how to read them."""
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
-        if filled and not self.models:
-            notes.append(_models(filled))
+        notes += _models(filled, named=self.models)
         if filled and not self.steps:
             looks = " (autoregressive: a look a token)" * any(line.method == "autoregressive" for line in filled)
-            notes.append(f"{filled[0].steps} steps{looks}.")
+            notes.append(f"{filled[0].steps} sampling steps{looks}.")
         if any(line.seeds > 1 for line in lines):
             notes.append("±: standard deviation over seeds.")
+        pieces = (piece for section in sections for cells in section.lines for one in cells for piece in one)
+        if any(piece.bold for piece in pieces) and not _equally_trained(filled):
+            notes.append(
+                "Bold: the best among models that were trained as long, a tenth more or less; a model without its like "
+                "is held against the next that were trained longer, if any."
+            )
         return tuple(notes)
 
 
-def _models(lines: Sequence[Line]) -> str:
-    """A sentence on the models of lines; with several, which ways each of them filled in."""
+def _models(lines: Sequence[Line], named: bool) -> list[str]:
+    """Sentences on the models of lines: how much each was trained and, where lines do not name them, what they filled.
+
+    None where lines name their models and say nothing of their training.
+    """
     ways: dict[str, list[str]] = {}
+    trained: dict[str, list[str]] = {}
     for line in lines:
-        ways.setdefault(model_name(line.model), []).append(LABELS.get(line.method, line.method))
-    if len(ways) == 1:
-        return f"Model: {next(iter(ways))}."
-    return "Models: " + ", ".join(f"{name} ({'; '.join(dict.fromkeys(some))})" for name, some in ways.items()) + "."
+        name = model_name(line.model)
+        ways.setdefault(name, []).append(LABELS.get(line.method, line.method))
+        trained.setdefault(name, []).extend(_trainings(line))
+    if not ways or (named and not any(trained.values())):
+        return []
+    told = []
+    for name, some in ways.items():
+        about = dict.fromkeys([*some * (len(ways) > 1 and not named), *trained[name]])
+        told.append(f"{name} ({'; '.join(about)})" if about else name)
+    start = ["In brackets: steps and seconds of training, those of a model's start counted."]
+    return [f"Model{'s' * (len(ways) > 1)}: {', '.join(told)}.", *start * any(trained.values())]
+
+
+def _trainings(line: Line) -> list[str]:
+    """Steps and seconds that its model was trained for, as its rows say it."""
+    found = []
+    for row in (row for some in line.rows.values() for row in some):
+        said = [("training_steps", "{:,} steps"), ("training_seconds", "{:,.0f} s")]
+        told = [form.format(row[name]) for name, form in said if row.get(name) is not None]
+        found += [", ".join(told)] * bool(told)
+    return found
 
 
 def clocks(lines: Sequence[Line]) -> tuple[str, ...]:
     """A sentence on what the seconds were taken on, and of how many texts at once where that was said."""
-    found: dict[str, set[int]] = {}
-    for row in (row for line in lines if line.method != UNFILLED for some in line.rows.values() for row in some):
-        if row.get("seconds") is not None and row.get("device") is not None:
-            found.setdefault(str(row["device"]), set()).update({row["batch"]} if is_number(row.get("batch")) else ())
-    told = [
-        device + f" ({' or '.join(map(str, sorted(batches)))} texts at once)" * (max(batches, default=1) > 1)
-        for device, batches in sorted(found.items())
-    ]
+    found: dict[str, dict[str, set[int]]] = {}
+    for line in lines:
+        for row in (row for some in line.rows.values() for row in some if line.method != UNFILLED):
+            if row.get("seconds") is not None and row.get("device") is not None:
+                models = found.setdefault(row["device"], {})
+                models.setdefault(model_name(line.model), set()).update({row["batch"]} if row.get("batch") else ())
+    told = [device + _at_once(models) for device, models in sorted(found.items())]
     return (f"Seconds on: {', '.join(told)}.",) if told else ()
+
+
+def _at_once(models: Mapping[str, set[int]]) -> str:
+    """How many texts shared a device, in brackets: by model where models differ in it; nothing where it was one."""
+    alike: dict[str, list[str]] = {}
+    for name, batches in models.items():
+        if batches:
+            alike.setdefault(" or ".join(map(str, sorted(batches))), []).append(name)
+    *few, (most, names) = sorted(alike.items(), key=lambda item: len(item[1])) or [("1", [])]
+    if not few:
+        return f" ({most} texts at once)" * (most != "1")
+    told = [f"{', '.join(some)} {count}" for count, some in few]
+    return f" (texts at once: {'; '.join(told)}; {names[0] if len(names) == 1 else 'the others'} {most})"
 
 
 def task_lines(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
@@ -282,18 +335,35 @@ def _same_steps(line: Line) -> Any:
     return line.steps
 
 
+def _compared_by(lines: Sequence[Line]) -> list[float | None]:
+    """How long a training each line is compared by: that of the models trained as long as its own, and where there is
+    none, the next longer one that several models had. A line with neither is compared with those of its model."""
+    times = {line.model: line.trained for line in lines}
+    alike: list[list[float]] = []
+    for time in sorted(time for time in times.values() if time is not None):
+        if alike and _as_long(time, alike[-1][-1]):
+            alike[-1].append(time)
+        else:
+            alike.append([time])
+    shared = [some for some in alike if len(some) > 1]
+    return [
+        None if time is None else next((some[0] for some in shared if some[-1] >= time), time)
+        for time in (times[line.model] for line in lines)
+    ]
+
+
 def best(lines: Sequence[Line], dataset: str, metric: str, alike: Callable[[Line], Any] = _same_steps) -> set[int]:
     """Places of the lines that are best in a metric, as shown, among lines that may be compared and differ in it.
 
-    Those are of one split, one number of items, and alike in what `alike` says.
+    Those are of one split, one number of items, alike in what `alike` says, and of models that were trained alike.
     """
     if metric in _NOT_COMPARED:
         return set()
     groups: dict[Any, dict[int, float]] = {}
-    for place, line in enumerate(lines):
+    for place, (line, trained) in enumerate(zip(lines, _compared_by(lines), strict=True)):
         found = line.measure(dataset, metric)
         if found is not None and line.method not in REFERENCES:
-            groups.setdefault((line.split, line.limit, alike(line)), {})[place] = found.rounded(metric)
+            groups.setdefault((line.split, line.limit, trained, alike(line)), {})[place] = found.rounded(metric)
     choose = min if metric in LOWER_IS_BETTER else max
     tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]
     return {place for group, top in tops for place, value in group.items() if value == top}

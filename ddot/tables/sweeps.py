@@ -35,7 +35,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
             sections += _over_steps(dataset, title, some, naming, counts)
     if not lines:
         sections.append(no_rows(1 + len(counts)))
-    notes = replace(Naming.of(lines), steps=True).notes(lines)
+    notes = replace(Naming.of(lines), steps=True).notes(lines, sections)
     batch = "The paper's batch is not stated, so its seconds are not seconds a text."
     heads = (Column(str(count), "steps") for count in counts)
     return Table(
@@ -112,10 +112,7 @@ def lambda_table(rows: Sequence[Row]) -> Table:
             if lines := [line for line in every if any(_differ_in_factor(line, other) for other in every)]:
                 shown += lines
                 sections.append(_over_factors(f"{title.partition(':')[0]}, {SETS[dataset]}", dataset, lines, columns))
-    notes = Naming(models=True, steps=True).notes(shown)
-    if times := sorted({round(time) for line in shown for time in line.every("training_seconds")}):
-        span = f"{times[0]:,} to {times[-1]:,}" if len(times) > 1 else f"{times[0]:,}"
-        notes = (*notes, f"Ours were trained for {span} s, their start counted.")
+    notes = Naming(models=True, steps=True).notes(shown, sections)
     heads = (Column("/".join(HEADS[metric] for metric in column)) for column in columns)
     return Table(
         "lambda",

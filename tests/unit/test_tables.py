@@ -179,9 +179,9 @@ def test_a_small_table_in_full():
         "| planned lengths, still slots | **52.5** / 45.0 | **100.0** | −2.2 / **4.4** | 0.123 |\n"
         "| fixed length, guessed | 48.0 / **46.0** | 99.9 | +3.0 / 4.5 | 0.05 |\n"
         "| fixed length, oracle | 61.0 / 55.0 | 100.0 | 0.0 / 0.0 | 0.05 |\n\n"
-        "Ours: rebuilt test sets, another sample than the paper's. Model: embedded. 16 steps. Seconds on: cpu. "
-        "Free: words in order, gaps not told, the paper's task. Located: told where words are missing. "
-        "The paper's test sample is not public.\n"
+        "Ours: rebuilt test sets, another sample than the paper's. Model: embedded. 16 sampling steps. "
+        "Seconds on: cpu. Free: words in order, gaps not told, the paper's task. "
+        "Located: told where words are missing. The paper's test sample is not public.\n"
     )
 
 
@@ -261,7 +261,82 @@ def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
     # Nothing but λ differs there: not the model that was trained for longer.
     ours = [key.partition(" > ")[2].partition(",")[0] for key in table(rows, "lambda") if key.startswith("ours")]
     assert ours == ["1", "5"]
-    assert "Ours were trained for 44 to 46 s" in render(rows, "lambda")
+    assert "Models: l1 (9 steps, 46 s), l5 (9 steps, 44 s). In brackets: steps and seconds" in render(rows, "lambda")
+
+
+def test_tables_say_how_much_their_models_were_trained():
+    about = {"left": {"training_steps": 6928, "training_seconds": 1372.4}, "long": {"training_seconds": 2168.7}}
+    rows = [row("lc", model="left", **about["left"]), row("lc-drawn", model="left", **about["left"])]
+    rows += [row("ddot-u", model="long", **about["long"]), row("pop", model="untold")]
+    counted = "In brackets: steps and seconds of training, those of a model's start counted."
+    told = f"Models: left (LC; LC, pads drawn; 6,928 steps, 1,372 s), untold (PoP), long (DDOT-U; 2,169 s). {counted}"
+    for name in ("overview", "main", "methods", "block", "steps"):
+        assert told in render(rows, name)
+    assert f"Model: left (6,928 steps, 1,372 s). {counted}" in render(rows[:2], "block")
+    # Lines that name their models leave the ways out, and models that say nothing need no sentence.
+    named = [*rows, row("lc", model="long", **about["long"])]
+    assert f"Models: left (6,928 steps, 1,372 s), long (2,169 s), untold. {counted}" in render(named, "block")
+    assert "Model" not in render([row("lc", model=name) for name in "ab"], "block")
+    # Trained on, into the same folder.
+    twice = [row("lc", model="a", seed=seed, training_steps=steps) for seed, steps in ((0, 10), (1, 2000))]
+    assert "Model: a (10 steps; 2,000 steps)." in render(twice, "block")
+
+
+BOLD = "Bold: the best among models that were trained as long, a tenth more or less;"
+
+
+def bold_lines(scores):
+    """The models in bold of (model, seconds of training, BLEU-2)."""
+    rows = [row("lc", model=name, bleu2=score, training_seconds=time) for name, time, score in scores]
+    found = table(rows, "block").items()
+    return {key.rpartition(", ")[2] for key, cells in found if "ours" in key and "⟨" in cells[0]}, render(rows, "block")
+
+
+@pytest.mark.parametrize(
+    ("scores", "wanted"),
+    [
+        ([("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),  # nothing beside `long` to be better than
+        ([("a", 1372, 50), ("b", 1300, 51), ("long", 2169, 60), ("longer", 2200, 59)], {"b", "long"}),
+        (
+            [("short", 301, 52), ("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)],
+            {"short"},
+        ),  # with less, and better
+        ([("short", 301, 49), ("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),
+        ([("short", 301, 49), ("long", 2169, 60)], set()),
+        ([("a", None, 50), ("b", None, 51), ("c", 300, 60), ("d", 310, 59)], {"b", "c"}),
+    ],
+)
+def test_bold_compares_models_that_were_trained_as_long(scores, wanted):
+    found, page = bold_lines(scores)
+    assert found == wanted
+    assert (BOLD in page) == bool(wanted)
+
+
+def test_ways_of_one_model_are_compared_whatever_its_training():
+    rows = [
+        row("ddot-u", model="long", training_seconds=2169.0),
+        row(model="long", bleu2=60.0, training_seconds=2169.0),
+    ]
+    rows += [row("lc", model=name, bleu2=score, training_seconds=300.0) for name, score in (("a", 40.0), ("b", 41.0))]
+    found = {key.partition(" > ")[2]: cells[0] for key, cells in table(rows, "block").items() if "ours" in key}
+    assert found["planned lengths, still slots, long"] == "⟨60.0⟩ / 40.0"
+    assert found["LC, b"] == "⟨41.0⟩ / 40.0"
+    assert BOLD not in render(rows[:2], "block")
+    assert BOLD not in render([{**each, "d2": each["bleu2"]} for each in rows], "diversity")  # nothing there is bold
+
+
+@given(
+    scores=st.lists(
+        st.tuples(st.sampled_from([None, 40, 42, 300, 301, 2000]), st.integers(0, 3)), min_size=1, max_size=6
+    )
+)
+@settings(max_examples=60)
+def test_no_bold_score_is_beaten_by_a_model_that_was_trained_as_long(scores):
+    found, _ = bold_lines([(f"m{place}", *each) for place, each in enumerate(scores)])
+    for name in found:
+        time, score = scores[int(name.removeprefix("m"))]
+        peers = [other for its, other in scores if its == time or (its and time and abs(its - time) <= time / 10)]
+        assert score == max(peers)
 
 
 def test_only_like_is_compared_with_like():
@@ -470,12 +545,16 @@ def test_notes_say_how_sure_scores_are_and_what_was_cut():
         row("lc", intervals={"bleu4": [39.0, 41.5]}),
         row("pop", intervals={"bleu4": [38.0, 40.0], "bleu2": [1, 2]}),
     ]
-    assert "at the widest B4 ± 1.2." in render(sure, "block")
-    assert "95% intervals" not in render([*sure, row("ddot-u")], "block")  # not known of all
+    assert "at the widest B2 ± 0.5 (of 1 of 2 rows); B4 ± 1.2." in render(sure, "block")
+    some = [*sure, row("ddot-u"), row("ddot-t", bleu4=None, intervals={"bleu4": None}), row("unfilled")]
+    assert "at the widest B2 ± 0.5 (of 1 of 4 rows); B4 ± 1.2 (of 2 of 3 rows)." in render(some, "block")
+    assert "95% intervals" not in render(some[2:], "block")
     code = [row("lc", dataset="code-block", items=500, codebleu=30.0, exact=2.0, cut=199)]
     assert "code, block: of 199 programs a network is shown a part" in render(code, "code")
     assert table(code, "code")["ours, free > LC"][:4] == ["50.0 / 40.0", "30.0", "100.0", "2.0"]
     assert "EM" not in render([{**code[0], "exact": None}], "code")
+    assert "There is no rebuilt set of random code." in render(code, "code")
+    assert "no rebuilt set" not in render([*code, {**code[0], "dataset": "code-random"}], "code")
 
 
 def test_methods_have_gaps_beside_success_and_nothing_there_is_bold_by_itself():
@@ -484,8 +563,9 @@ def test_methods_have_gaps_beside_success_and_nothing_there_is_bold_by_itself():
     found = table(rows, "methods")
     assert found["ours, free > LC"][1:4] == ["100.0", "40.0 / 3.0", "−1.0"]
     assert found["ours, free > autoregressive"][2] == "90.0 / 3.0"
-    assert "16 steps (autoregressive: a look a token)." in render(rows, "methods")
+    assert "16 sampling steps (autoregressive: a look a token)." in render(rows, "methods")
     assert "a look a token" not in render(rows[:1], "methods")
+    assert "a text that lost given words counts as having found none." in render(rows, "methods")
     few = [row(name, dataset="1bw-random", d2=d2) for name, d2 in (("lc", 10.0), ("pop", 90.0))]
     assert table(few, "diversity")["ours, free > PoP"][0] == "90.0"
 
@@ -499,6 +579,13 @@ def test_models_are_named_over_steps_if_they_differ_on_any_set():
 def test_seconds_name_their_device_and_how_many_texts_shared_it():
     rows = [row(steps=K, device="H200", batch=B) for K, B in ((4, 256), (16, 512))]
     assert "Seconds on: H200 (256 or 512 texts at once)." in render(rows, "steps")
+    several = [row("lc", model="a", device="H200", batch=256), row("pop", model="b", device="H200", batch=512)]
+    assert "Seconds on: H200 (texts at once: a 256; b 512)." in render(several, "main")
+    several += [row("ddot-u", model="c", device="H200", batch=512), row("ddot-r", model="d", device="H200", batch=None)]
+    assert "Seconds on: H200 (texts at once: a 256; the others 512)." in render(several, "main")
+    several += [row("ddot-u", model="c", dataset="yelp-block", device="H200", batch=64), row("no-ot", batch=1)]
+    several += [row("ddot-t", model="e", device="H200", batch=256)]
+    assert "Seconds on: H200 (texts at once: b 512; c 64 or 512; the others 256), cpu." in render(several, "main")
     assert "Seconds on: cpu." in render([row(steps=4), row(steps=16), row("lc", seconds=None, device="H200")], "steps")
 
 
