@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+from dataclasses import replace
 from decimal import Decimal
 from statistics import stdev
 
@@ -19,6 +20,7 @@ from ddot.metrics import METRICS
 from ddot.rescore import contrast, rescore
 from ddot.tables import NAMES, insert, read_rows, render
 from ddot.tables.lines import LABELS, gather
+from ddot.tables.page import Column, Section, Table, cell, latex
 from ddot.tables.paper import paper_tables, paper_values
 from ddot.tables.rows import HEADS, IDENTITY, measured
 
@@ -61,10 +63,11 @@ def in_markdown(text):
 
 
 def in_latex(text):
-    """[(columns, rows of (cell, columns it spans))] for each tabular."""
+    """[(columns, rows of (cell, columns it spans))] for each table; of a long one its head as it is repeated."""
     found = []
-    for spec, body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, re.S):
-        lines = [line for line in body.split("\n") if line and not re.fullmatch(r"\\(top|mid|bottom)rule", line)]
+    for _, spec, body in re.findall(r"\\begin\{(tabular|longtable)\}\{(\w+)\}(.*?)\\end\{\1\}", text, re.S):
+        body = body.rpartition("\\endfirsthead")[2]
+        lines = [line for line in body.split("\n") if line and not re.fullmatch(r"\\(\w+rule|endhead|endfoot)", line)]
         assert all(line.endswith(r" \\") for line in lines)
         rows = []
         for line in lines:
@@ -645,7 +648,8 @@ def test_every_line_has_every_column(rows):
         assert {len(line) for line in lines} == {width}
         assert {sum(span for _, span in line) for line in cells} == {width}
     assert_balanced(pages)
-    for environment in ("table", r"table\*", "tabular"):
+    assert pages.startswith("% Needs \\usepackage{booktabs} and \\usepackage{longtable}.\n")
+    for environment in ("table", r"table\*", "tabular", *["longtable"] * bool(rows)):
         begun = len(re.findall(rf"\\begin\{{{environment}\}}", pages))
         assert begun == len(re.findall(rf"\\end\{{{environment}\}}", pages)) > 0
     labels = re.findall(r"\\label\{(.*?)\}", pages)
@@ -655,6 +659,23 @@ def test_every_line_has_every_column(rows):
         render(rows, name) for name in NAMES if rows or name not in ("speed", "differences")
     )
     assert pages.isascii()
+
+
+def test_a_table_that_is_too_long_for_a_page_breaks_and_repeats_its_head():
+    short, long = (render(rows, "main", latex=True) for rows in ([row()], many_rows()))
+    assert "longtable" not in short.partition("\n\n")[2]
+    assert r"\begin{table}" not in long
+    start, head, rest = re.split(r"\n\\end(?:firsthead|head)\n", long)
+    assert start.endswith(head)
+    assert start.removesuffix(head).endswith(r"\label{tab:ddot-main} \\" + "\n")  # the caption stands once, in front
+    assert rest.startswith("\\bottomrule\n\\endfoot\n")
+    # The same lines as in the other form.
+    (lines,) = in_markdown(render(many_rows(), "main"))
+    assert len(in_latex(long)[0][1]) == len(lines)
+    # What makes a page full is the table and what is said under it.
+    plain = Table("t", "T", (Column("a"),), (Section("", ((cell("x"),),) * 40),))
+    assert "longtable" not in latex(plain)
+    assert "longtable" in latex(replace(plain, notes=("many words " * 60,)))
 
 
 def test_methods_stand_in_one_order_whatever_the_rows_is():
