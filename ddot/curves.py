@@ -12,7 +12,8 @@ from typing import Any
 from ddot.benchmarks import read_items
 from ddot.metrics.words import success
 from ddot.rescore import read_texts
-from ddot.tables.lines import LABELS, SETS, TASKS, Line, Naming, gather, model_name, several_models, task_lines
+from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
+from ddot.tables.naming import Naming, model_name, several_models
 from ddot.tables.rows import UNFILLED, Row, measured
 
 AXES = {

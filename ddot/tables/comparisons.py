@@ -10,8 +10,6 @@ from ddot.tables.lines import (
     SETS,
     TASKS,
     Line,
-    Naming,
-    clocks,
     gather,
     measured_cells,
     number_format,
@@ -19,6 +17,7 @@ from ddot.tables.lines import (
     trained_as_long,
     widest,
 )
+from ddot.tables.naming import Naming, clocks
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, paper_values, printed
 from ddot.tables.rows import HEADS, UNFILLED, Row, is_number

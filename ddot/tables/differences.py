@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ddot.tables.lines import LABELS, LOWER_IS_BETTER, SETS, model_name, number_format, signed
+from ddot.tables.lines import LABELS, LOWER_IS_BETTER, SETS, number_format, signed
+from ddot.tables.naming import model_name
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
 from ddot.tables.rows import HEADS, Row, is_difference, is_number, place_of
 

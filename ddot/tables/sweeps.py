@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from ddot.tables.comparisons import paired, papers
-from ddot.tables.lines import SETS, Line, Naming, best, clocks, gather, measured_cells, task_lines, trained_as_long
+from ddot.tables.lines import SETS, Line, best, gather, measured_cells, task_lines, trained_as_long
+from ddot.tables.naming import Naming, clocks
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, printed
 from ddot.tables.rows import HEADS, UNFILLED, Row

@@ -3,7 +3,7 @@
 import json
 import re
 import stat
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from statistics import stdev
 
@@ -17,12 +17,14 @@ from ddot import evaluate, recipes
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.metrics import METRICS
+from ddot.package import EMBEDDED, training_of
 from ddot.rescore import contrast, rescore
 from ddot.tables import NAMES, insert, read_rows, render
 from ddot.tables.lines import LABELS, gather
 from ddot.tables.page import Column, Section, Table, cell, latex
 from ddot.tables.paper import paper_tables, paper_values
 from ddot.tables.rows import HEADS, IDENTITY, measured
+from ddot.tables.settings import settings_table
 
 SPEEDS = [
     {
@@ -605,10 +607,48 @@ def test_hyperparameters_are_the_recipes_own():
     assert found["λ"][:3] == ["300 (with scaling)", "10", "10"]
     assert found["learning rate"][:3] == ["3e-4", "3e-5", "3e-5"]
     paper, ours = recipes.recipe("sedd_medium_1bw").training, recipes.recipe("smollm2").training
-    assert lines[0][3:] == ["recipe sedd_medium_1bw", "recipe smollm2", "recipe smollm2_ddot"]
+    assert lines[0][3:6] == ["recipe sedd_medium_1bw", "recipe smollm2", "recipe smollm2_ddot"]
     assert found["β₂"][:4] == ["0.999", "–", f"{paper.betas[1]}", f"{ours.betas[1]}"]
     assert found["λ"][3].startswith(f"{ours.position_factor:g} ")
     assert found["batch size"][2] == f"{paper.slots // 64} × 64 slots"
+
+
+def test_hyperparameters_have_what_the_embedded_model_was_trained_with():
+    (lines,) = in_markdown(render([], "hyperparameters"))
+    found = {name: cells[-1] for name, *cells in lines}
+    assert found[""] == "embedded, as trained"
+    meta = json.loads((EMBEDDED / "meta.json").read_text())
+    training = meta["training"]
+    rates = [float(rate) for rate in re.findall(r"\d+(?:\.\d+)?e-\d+", found["learning rate"])]
+    assert rates == [training[name] for name in ("rate", "matrix_rate", "added_rate")]
+    assert float(found["share of training with falling rate"]) == training["decay"]
+    assert float(found["λ"].partition(" ")[0]) == training["position_factor"]
+    # All runs are told, and they are those that rows of this model count.
+    steps = sum(int(count.replace(",", "")) for count in re.findall(r"([\d,]+) steps", found["length of training"]))
+    assert steps == training_of(None)["training_steps"]
+    assert "–" not in found.values()
+
+
+def test_hyperparameters_that_a_model_does_not_tell_are_left_empty(tmp_path):
+    meta = tmp_path / "meta.json"
+    for said, wanted in (({}, {"–"}), ({"training": {"clip": 0.5, "matrix_rate": None}}, {"–", "0.5", "AdamW"})):
+        meta.write_text(json.dumps(said))
+        made = settings_table(model=meta)
+        assert {line[-1][0].text for line in made.sections[0].lines} == wanted
+    meta.unlink()
+    assert [column.name for column in settings_table(model=meta).columns][-1] == "smollm2_ddot"
+
+
+def test_plans_are_read_back_from_the_text_that_training_leaves(tmp_path):
+    """A recipe's own plans, written as `train` writes them, tell what the recipe tells."""
+    (lines,) = in_markdown(render([], "hyperparameters"))
+    for place, name in enumerate(lines[0][3:6], 3):
+        run = recipes.recipe(name.removeprefix("recipe "))
+        meta = tmp_path / "meta.json"
+        meta.write_text(json.dumps({"plans": [repr(plan) for plan in run.plans], "training": asdict(run.training)}))
+        shown = {line[0][0].text: line[-1][0].text for line in settings_table(model=meta).sections[0].lines}
+        assert shown.pop("length of training") == "–"  # it was not run
+        assert shown == {line[0]: line[place] for line in lines[1:] if line[0] in shown}
 
 
 def test_speeds_are_shown_as_given_and_rounded():
