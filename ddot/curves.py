@@ -13,7 +13,8 @@ from ddot.benchmarks import read_items
 from ddot.metrics.words import success
 from ddot.rescore import read_texts
 from ddot.rows import UNFILLED, Row, measured
-from ddot.tables.lines import LABELS, SETS, TASKS, Line, Naming, gather, model_name, several_models, task_lines
+from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
+from ddot.tables.naming import Naming, model_name, several_models
 
 AXES = {
     "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddot.benchmarks import BenchmarkItem, read_set
 from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
-from ddot.rows import IDENTITY, identity, is_number, place_of
+from ddot.rows import IDENTITY, check, identity, is_number, place_of
 from ddot.tables import read_rows
 
 # Two rows that agree in these filled the same items with as many steps.
@@ -28,7 +28,7 @@ def rescore(
     """
     rows, texts = _read([file], bench, metrics)
     for key, row in rows.items():
-        sure = row.get("intervals") or {} if row.get("samples", 0) >= samples else {}
+        sure = row.get("intervals") or {} if (row.get("samples") or 0) >= samples else {}
         lacking = [name for name in metrics if not is_number(row.get(name)) or (samples and name not in sure)]
         if fluency and "perplexity" in metrics and row.get("language_model") != fluency.name:
             lacking = [*dict.fromkeys([*lacking, "perplexity"])]
@@ -111,7 +111,7 @@ def _read(
         raise ValueError(f"{files[0]} holds texts; give the rows they belong to, {belong}.jsonl")
     rows: dict[Key, dict[str, Any]] = {}
     for number, row in enumerate(read_rows(*of_rows), 1):
-        key = identity(row, place_of(row, number))
+        key = check(row, place_of(row, number))
         rows[key] = rows.get(key, {}) | row
     texts: dict[Key, dict[str, str]] = {}
     for said in read_texts(of_rows):

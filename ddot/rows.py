@@ -2,19 +2,18 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 # What fixes a row: two rows that agree in these are the same measurement.
 IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
 UNFILLED = "unfilled"
-_NUMBER = (int, float)
-_KINDS: dict[Any, str] = {int: "a whole number", str: "a name", _NUMBER: "a number", dict: "one for each metric"}
-_IDENTITY_KINDS = {name: int if name in ("steps", "seed", "items") else str for name in IDENTITY}
-# What a row may say beside its scores.
-_BESIDE_KINDS: dict[str, Any] = {
-    "recipe": str, "device": str, "language_model": str, "intervals": dict, "batch": int, "cut": int,
-    "training_seconds": _NUMBER, "position_factor": _NUMBER,
+# Each metric there is, and what stands over its column.
+HEADS = {
+    "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
+    "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
+    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra", "exact": "EM",
 }  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -43,6 +42,42 @@ def is_difference(row: Row) -> bool:
     return "first" in row and "second" in row
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What a field may hold, in words and as a test."""
+
+    wanted: str
+    fits: Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_intervals(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        one is None or (isinstance(one, list | tuple) and len(one) == 2 and all(map(is_number, one)))
+        for one in value.values()
+    )
+
+
+_NAME = Kind("a name", lambda value: isinstance(value, str) and bool(value.strip()))
+_WHOLE = Kind("a whole number", _is_whole)
+_COUNT = Kind("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1)
+_NUMBER = Kind("a number", is_number)
+_SCORE = Kind("a number", lambda value: _is_whole(value) or isinstance(value, float))  # NaN: it could not be measured
+_INTERVALS = Kind("one for each metric, null or its two ends", _are_intervals)
+_IDENTITY_KINDS = {name: _NAME for name in IDENTITY} | {"steps": _COUNT, "seed": _WHOLE, "items": _COUNT}
+# What a row may say beside that; null says nothing.
+_BESIDE_KINDS = {
+    **dict.fromkeys((*HEADS, "length_error_abs", "seconds"), _SCORE),
+    **dict.fromkeys(("recipe", "device", "language_model"), _NAME),
+    **dict.fromkeys(("batch", "cut", "samples", "training_steps"), _WHOLE),
+    **dict.fromkeys(("training_seconds", "position_factor"), _NUMBER),
+    "intervals": _INTERVALS,
+}
+
+
 def identity(row: Row, place: str = "a row") -> tuple[Any, ...]:
     """What a row of `ddot evaluate`, or a text of it, is of."""
     lacking = [name for name in IDENTITY if name not in row]
@@ -52,10 +87,17 @@ def identity(row: Row, place: str = "a row") -> tuple[Any, ...]:
     return tuple(row[name] for name in IDENTITY)
 
 
-def _check_kinds(fields: Row, kinds: Mapping[str, Any], place: str) -> None:
+def check(row: Row, place: str) -> tuple[Any, ...]:
+    """What a row of `ddot evaluate` is of; one with a field that holds something else than it should is refused."""
+    key = identity(row, place)
+    _check_kinds({name: row[name] for name in _BESIDE_KINDS if row.get(name) is not None}, _BESIDE_KINDS, place)
+    return key
+
+
+def _check_kinds(fields: Row, kinds: Mapping[str, Kind], place: str) -> None:
     for name, value in fields.items():
-        if not isinstance(value, kinds[name]) or isinstance(value, bool):
-            raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {_KINDS[kinds[name]]}")
+        if not kinds[name].fits(value):
+            raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {kinds[name].wanted}")
 
 
 def measured(rows: Iterable[Row]) -> list[Row]:
@@ -67,8 +109,7 @@ def measured(rows: Iterable[Row]) -> list[Row]:
         place = place_of(row, number)
         if "text" in row:
             raise ValueError(f"{place} is a text; give the rows, which stand beside them without .texts in the name")
-        key = identity(row, place)
-        _check_kinds({name: row[name] for name in _BESIDE_KINDS if row.get(name) is not None}, _BESIDE_KINDS, place)
+        key = check(row, place)
         if row["method"] == UNFILLED:  # the same whatever the model, the task, the steps and the seed
             key = (UNFILLED, row["dataset"], row["split"], row["items"])
         found[key] = found.get(key, {}) | dict(row)

@@ -18,8 +18,8 @@ def render(rows: Sequence[Row], table: str | None = None, latex: bool = False) -
     paper's numbers."""
     if table is not None and table not in NAMES:
         raise ValueError(f"there is no table '{table}'; there are {', '.join(NAMES)}")
-    write = page.latex if latex else page.markdown
-    return "\n".join(write(made) for made in make(rows, NAMES if table is None else (table,)))
+    made = make(rows, NAMES if table is None else (table,))
+    return "\n".join([page.PACKAGES, *map(page.latex, made)] if latex else map(page.markdown, made))
 
 
 def make(rows: Sequence[Row], names: Sequence[str] = NAMES) -> list[page.Table]:

@@ -1,18 +1,16 @@
 """Tables whose lines are models and whose columns are sets: the paper's results, ablations, and the short table."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from ddot.rows import UNFILLED, Row
+from ddot.rows import HEADS, UNFILLED, Row, is_number
 from ddot.tables.lines import (
     LABELS,
     SETS,
     TASKS,
     Line,
-    Naming,
-    clocks,
     gather,
     measured_cells,
     number_format,
@@ -20,14 +18,10 @@ from ddot.tables.lines import (
     trained_as_long,
     widest,
 )
+from ddot.tables.naming import Naming, clocks
 from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, paper_values, printed
 
-HEADS = {
-    "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
-    "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
-    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra", "exact": "EM",
-}  # fmt: skip
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity", "codebleu": "exact"}
 PAIRS = (("bleu2", "bleu4"), ("nist2", "nist4"), ("gaps_found", "gaps_extra"))  # share a column
@@ -40,7 +34,8 @@ class Comparison:
     """What a table shows of our rows: which ways of filling (None: all), and whether each line names its model.
 
     `paper`: the paper's table it stands beside, where that has another name; `metrics`: where it has others.
-    `alike`: an ablation of OT, only with models that were trained equally long.
+    `alike`: an ablation of OT, only with models that were trained equally long. `absent`: what is said where no row is
+    of a set.
     """
 
     title: str
@@ -50,6 +45,7 @@ class Comparison:
     paper: str | None = None
     metrics: tuple[str, ...] = ()
     alike: bool = False
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 COMPARISONS = {
@@ -59,14 +55,16 @@ COMPARISONS = {
         metrics=("bleu2", "bleu4", "success", "gaps_found", "gaps_extra", "length_error"),
         notes=(
             "SR: % of texts with the given words whole and in order. gaps: % of the gaps with words missing that got "
-            "any; extra: % of texts that write where none are missing; a text that lost given words counts in neither. "
-            "length: words too many, or − too few.",
+            "any; extra: % of texts that write where none are missing; a text that lost given words counts as having "
+            "found none. length: words too many, or − too few.",
         ),
     ),
     "random": Comparison("Random infilling: 1 to 6 words given"),
     "block": Comparison("Block infilling: one span of 0 to 32 words missing"),
     "code": Comparison(
-        "Code infilling", notes=("The paper's sets are cut from CodeParrot, ours from other Python packages.",)
+        "Code infilling",
+        notes=("The paper's sets are cut from CodeParrot, ours from other Python packages.",),
+        absent={"code-random": "There is no rebuilt set of random code."},
     ),
     "ot": Comparison(
         "With and without optimal transport",
@@ -100,12 +98,13 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
     if not lines:
         sections.append(no_rows(1 + len(sets) * len(columns)))
     heads = (Column("/".join(HEADS[metric] for metric in column), SETS[d]) for d in sets for column in columns)
+    absent = [note for dataset, note in kind.absent.items() if all(row["dataset"] != dataset for row in rows)]
     return Table(
         name,
         kind.title,
         (Column("model"), *heads),
         tuple(sections),
-        (*naming.notes(lines), *_left_out(every, lines), *kind.notes, *_about(lines, metrics)),
+        (*naming.notes(lines, sections), *_left_out(every, lines), *kind.notes, *absent, *_about(lines, metrics)),
     )
 
 
@@ -123,16 +122,16 @@ def _about(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[str, ...]:
     """What there is to say of the metrics: how sure they are, what they read, which model judged."""
     rows = [row for line in lines if line.method != UNFILLED for some in line.rows.values() for row in some]
     notes = []
-    sure: dict[str, list[Any]] = {
-        metric: [(row.get("intervals") or {}).get(metric) for row in rows] for metric in metrics
-    }
-    wide = {
-        metric: max((high - low) / 2 for low, high in found) for metric, found in sure.items() if found and all(found)
-    }
-    if wide:
-        told = ", ".join(
-            f"{HEADS[metric]} ± {half:{number_format(metric).lstrip('+')}}" for metric, half in wide.items()
-        )
+    sure: dict[str, list[str]] = {}  # what is said of how many rows
+    for metric in metrics:
+        having = [row for row in rows if is_number(row.get(metric))]
+        found = [ends for row in having if (ends := (row.get("intervals") or {}).get(metric)) is not None]
+        if found:
+            half = max((high - low) / 2 for low, high in found)
+            some = f" (of {len(found)} of {len(having)} rows)" * (len(found) < len(having))
+            sure.setdefault(some, []).append(f"{HEADS[metric]} ± {half:{number_format(metric).lstrip('+')}}")
+    if sure:
+        told = "; ".join(", ".join(halves) + some for some, halves in sure.items())
         notes.append(f"95% intervals (bootstrap over items) are at the widest {told}.")
     if "perplexity" in metrics:
         names = sorted({str(name) for line in lines for name in line.every("language_model")})
@@ -203,7 +202,7 @@ def overview(rows: Sequence[Row]) -> Table:
         "BLEU-2 / BLEU-4 on rebuilt test sets",
         (Column("way of filling"), *(Column(SETS[name]) for name in sets)),
         tuple(sections) if lines else (*sections, no_rows(1 + len(sets))),
-        (*naming.notes(lines), *_left_out(every, lines)),
+        (*naming.notes(lines, sections), *_left_out(every, lines)),
     )
 
 
@@ -233,7 +232,7 @@ def short_table(rows: Sequence[Row]) -> Table:
         "Infilling on rebuilt test sets",
         (Column("way of filling"), *(Column(head) for head in heads)),
         tuple(sections),
-        (*naming.notes(lines), *_left_out(every, lines), *clocks(lines), *_KEY),
+        (*naming.notes(lines, sections), *_left_out(every, lines), *clocks(lines), *_KEY),
     )
 
 

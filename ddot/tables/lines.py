@@ -8,7 +8,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from ddot.rows import UNFILLED, Row, is_number
@@ -121,6 +120,11 @@ class Line:
         """All the values of a field that rows of the line have."""
         return {row[name] for some in self.rows.values() for row in some if row.get(name) is not None}
 
+    @property
+    def trained(self) -> float | None:
+        """Seconds its model was trained for, with its start."""
+        return max(map(float, self.every("training_seconds")), default=None)
+
 
 def gather(
     rows: Iterable[Row], sets: Sequence[str], methods: Sequence[str] | None = None, metrics: Sequence[str] = ()
@@ -171,7 +175,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
 
 
 def _trained(lines: Sequence[Line]) -> list[Line]:
-    seconds = [max(line.every("training_seconds"), default=0.0) for line in lines]
+    seconds = [line.trained or 0.0 for line in lines]
     longest: dict[Any, float] = {}
     for line, time in zip(lines, seconds, strict=True):
         for recipe in line.every("recipe"):
@@ -184,85 +188,22 @@ def _trained(lines: Sequence[Line]) -> list[Line]:
 
 def trained_as_long(line: Line, times: Iterable[float]) -> bool:
     """Whether its model was trained for one of these times, a tenth more or less."""
-    return any(abs(time - other) <= other / 10 for time in line.every("training_seconds") for other in times)
+    return any(_as_long(time, other) for time in line.every("training_seconds") for other in times)
+
+
+def _as_long(time: float, other: float) -> bool:
+    return abs(time - other) <= other / 10
+
+
+def equally_trained(lines: Sequence[Line]) -> bool:
+    """Whether all models were trained as long, as far as their rows say."""
+    known = [line.trained for line in lines if line.trained is not None]
+    return not known or (len(known) == len(lines) and _as_long(max(known), min(known)))
 
 
 def _most(lines: Sequence[Line], count: Callable[[Line], int]) -> list[Line]:
     most = max(count(line) for line in lines)
     return [line for line in lines if count(line) == most]
-
-
-def model_name(model: str) -> str:
-    """A model as a table names it; of a place on somebody's machine only the folder."""
-    return PurePath(model).name if PurePath(model).is_absolute() else model
-
-
-def several_models(ways: Iterable[tuple[str, str]]) -> bool:
-    """Whether some method is there with more than one model: then names say which."""
-    different = set(ways)
-    return len(different) > len({method for method, _ in different})
-
-
-@dataclass(frozen=True)
-class Naming:
-    """What names of lines must say because it differs between them."""
-
-    models: bool
-    steps: bool
-    devices: bool = False
-
-    @classmethod
-    def of(cls, lines: Sequence[Line], timed: bool = False) -> "Naming":
-        """What differs between lines; their devices only where the table is about time as well."""
-        filled = [line for line in lines if line.method != UNFILLED]
-        devices = {device for line in filled for device in line.every("device")}
-        models, steps = several_models((line.method, line.model) for line in filled), {line.steps for line in filled}
-        return cls(models, len(steps) > 1, timed and len(devices) > 1)
-
-    def name(self, line: Line) -> str:
-        parts = [LABELS.get(line.method, line.method)]
-        if line.method != UNFILLED:
-            parts += [model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
-            parts += sorted(line.every("device")) * self.devices
-        if line.split != "test":
-            parts.append(f"{line.split} split")
-        return ", ".join(parts) + (f" (n = {line.limit})" if line.limit is not None else "")
-
-    def notes(self, lines: Sequence[Line]) -> tuple[str, ...]:
-        """Sentences under a table: what all its lines share, and how to read them."""
-        notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
-        filled = [line for line in lines if line.method != UNFILLED]
-        if filled and not self.models:
-            notes.append(_models(filled))
-        if filled and not self.steps:
-            looks = " (autoregressive: a look a token)" * any(line.method == "autoregressive" for line in filled)
-            notes.append(f"{filled[0].steps} steps{looks}.")
-        if any(line.seeds > 1 for line in lines):
-            notes.append("±: standard deviation over seeds.")
-        return tuple(notes)
-
-
-def _models(lines: Sequence[Line]) -> str:
-    """A sentence on the models of lines; with several, which ways each of them filled in."""
-    ways: dict[str, list[str]] = {}
-    for line in lines:
-        ways.setdefault(model_name(line.model), []).append(LABELS.get(line.method, line.method))
-    if len(ways) == 1:
-        return f"Model: {next(iter(ways))}."
-    return "Models: " + ", ".join(f"{name} ({'; '.join(dict.fromkeys(some))})" for name, some in ways.items()) + "."
-
-
-def clocks(lines: Sequence[Line]) -> tuple[str, ...]:
-    """A sentence on what the seconds were taken on, and of how many texts at once where that was said."""
-    found: dict[str, set[int]] = {}
-    for row in (row for line in lines if line.method != UNFILLED for some in line.rows.values() for row in some):
-        if row.get("seconds") is not None and row.get("device") is not None:
-            found.setdefault(str(row["device"]), set()).update({row["batch"]} if is_number(row.get("batch")) else ())
-    told = [
-        device + f" ({' or '.join(map(str, sorted(batches)))} texts at once)" * (max(batches, default=1) > 1)
-        for device, batches in sorted(found.items())
-    ]
-    return (f"Seconds on: {', '.join(told)}.",) if told else ()
 
 
 def task_lines(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
@@ -282,18 +223,35 @@ def _same_steps(line: Line) -> Any:
     return line.steps
 
 
+def _compared_by(lines: Sequence[Line]) -> list[float | None]:
+    """How long a training each line is compared by: that of the models trained as long as its own, and where there is
+    none, the next longer one that several models had. A line with neither is compared with those of its model."""
+    times = {line.model: line.trained for line in lines}
+    alike: list[list[float]] = []
+    for time in sorted(time for time in times.values() if time is not None):
+        if alike and _as_long(time, alike[-1][-1]):
+            alike[-1].append(time)
+        else:
+            alike.append([time])
+    shared = [some for some in alike if len(some) > 1]
+    return [
+        None if time is None else next((some[0] for some in shared if some[-1] >= time), time)
+        for time in (times[line.model] for line in lines)
+    ]
+
+
 def best(lines: Sequence[Line], dataset: str, metric: str, alike: Callable[[Line], Any] = _same_steps) -> set[int]:
     """Places of the lines that are best in a metric, as shown, among lines that may be compared and differ in it.
 
-    Those are of one split, one number of items, and alike in what `alike` says.
+    Those are of one split, one number of items, alike in what `alike` says, and of models that were trained alike.
     """
     if metric in _NOT_COMPARED:
         return set()
     groups: dict[Any, dict[int, float]] = {}
-    for place, line in enumerate(lines):
+    for place, (line, trained) in enumerate(zip(lines, _compared_by(lines), strict=True)):
         found = line.measure(dataset, metric)
         if found is not None and line.method not in REFERENCES:
-            groups.setdefault((line.split, line.limit, alike(line)), {})[place] = found.rounded(metric)
+            groups.setdefault((line.split, line.limit, trained, alike(line)), {})[place] = found.rounded(metric)
     choose = min if metric in LOWER_IS_BETTER else max
     tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]
     return {place for group, top in tops for place, value in group.items() if value == top}

@@ -83,33 +83,39 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
+_PAGE, _CAPTION = 45, 80  # lines of a table and its caption that a page holds; characters in one of the caption's
+PACKAGES = r"""% Needs \usepackage{booktabs} and \usepackage{longtable}.
+% Long tables want a document of one column, wide ones a wide page: \usepackage[landscape, margin=1cm]{geometry}.
+"""
+
+
 def latex(table: Table) -> str:
-    """The table as a LaTeX float for booktabs, its title and notes as the caption."""
+    """The table for booktabs, its title and notes as the caption: a float, or a longtable where a page would not do."""
     width = len(table.columns)
-    float_name = "table*" if width > 6 else "table"
-    rows = [*_latex_heads(table.columns)]
+    rows: list[str] = []
     for section in table.sections:
-        rows.append(r"\midrule")
+        rows += [r"\midrule"] * bool(rows)
         if section.title:
             rows.append(_latex_row([rf"\multicolumn{{{width}}}{{l}}{{\textit{{{escape_latex(section.title)}}}}}"]))
         rows += [_latex_row(["".join(_latex_piece(piece) for piece in one) for one in line]) for line in section.lines]
-    caption = " ".join([rf"\textbf{{{escape_latex(table.title)}.}}", *(escape_latex(note) for note in table.notes)])
-    return "\n".join(
-        [
-            rf"\begin{{{float_name}}}[ht]",
-            r"\centering",
+    notes = " ".join([rf"\textbf{{{escape_latex(table.title)}.}}", *(escape_latex(note) for note in table.notes)])
+    caption = rf"\caption{{{notes}}}\label{{tab:ddot-{table.name}}}"
+    head = [r"\toprule", *_latex_heads(table.columns), r"\midrule"]
+    columns = f"l{'r' * (width - 1)}"
+    if len(rows) + len(notes) / _CAPTION > _PAGE:
+        begin = [
+            r"\begingroup",
             r"\small",
-            rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
-            r"\toprule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{caption}}}",
-            rf"\label{{tab:ddot-{table.name}}}",
-            rf"\end{{{float_name}}}",
-            "",
+            r"\setlength{\LTcapwidth}{\linewidth}",
+            rf"\begin{{longtable}}{{{columns}}}",
         ]
-    )
+        begin += [rf"{caption} \\", *head, r"\endfirsthead", *head, r"\endhead", r"\bottomrule", r"\endfoot"]
+        end = [r"\end{longtable}", r"\endgroup"]
+    else:
+        float_name = "table*" if width > 6 else "table"
+        begin = [rf"\begin{{{float_name}}}[ht]", r"\centering", r"\small", rf"\begin{{tabular}}{{{columns}}}", *head]
+        end = [r"\bottomrule", r"\end{tabular}", caption, rf"\end{{{float_name}}}"]
+    return "\n".join([*begin, *rows, *end, ""])
 
 
 def _latex_heads(columns: Sequence[Column]) -> list[str]:

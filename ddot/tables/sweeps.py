@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddot.rows import UNFILLED, Row
-from ddot.tables.comparisons import HEADS, paired, papers
-from ddot.tables.lines import SETS, Line, Naming, best, clocks, gather, measured_cells, task_lines, trained_as_long
+from ddot.rows import HEADS, UNFILLED, Row
+from ddot.tables.comparisons import paired, papers
+from ddot.tables.lines import SETS, Line, best, gather, measured_cells, task_lines, trained_as_long
+from ddot.tables.naming import Naming, clocks
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, printed
 
@@ -35,7 +36,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
             sections += _over_steps(dataset, title, some, naming, counts)
     if not lines:
         sections.append(no_rows(1 + len(counts)))
-    notes = replace(Naming.of(lines), steps=True).notes(lines)
+    notes = replace(Naming.of(lines), steps=True).notes(lines, sections)
     batch = "The paper's batch is not stated, so its seconds are not seconds a text."
     heads = (Column(str(count), "steps") for count in counts)
     return Table(
@@ -112,10 +113,7 @@ def lambda_table(rows: Sequence[Row]) -> Table:
             if lines := [line for line in every if any(_differ_in_factor(line, other) for other in every)]:
                 shown += lines
                 sections.append(_over_factors(f"{title.partition(':')[0]}, {SETS[dataset]}", dataset, lines, columns))
-    notes = Naming(models=True, steps=True).notes(shown)
-    if times := sorted({round(time) for line in shown for time in line.every("training_seconds")}):
-        span = f"{times[0]:,} to {times[-1]:,}" if len(times) > 1 else f"{times[0]:,}"
-        notes = (*notes, f"Ours were trained for {span} s, their start counted.")
+    notes = Naming(models=True, steps=True).notes(shown, sections)
     heads = (Column("/".join(HEADS[metric] for metric in column)) for column in columns)
     return Table(
         "lambda",

@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+from dataclasses import asdict, replace
 from decimal import Decimal
 from statistics import stdev
 
@@ -16,10 +17,14 @@ from ddot import recipes
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.metrics import METRICS
-from ddot.rows import measured
+from ddot.package import EMBEDDED, training_of
+from ddot.rescore import contrast, rescore
+from ddot.rows import HEADS, measured
 from ddot.tables import NAMES, insert, read_rows, render
 from ddot.tables.lines import LABELS, gather
+from ddot.tables.page import Column, Section, Table, cell, latex
 from ddot.tables.paper import paper_tables, paper_values
+from ddot.tables.settings import settings_table
 from ddot.ways import ways
 
 SPEEDS = [
@@ -61,10 +66,11 @@ def in_markdown(text):
 
 
 def in_latex(text):
-    """[(columns, rows of (cell, columns it spans))] for each tabular."""
+    """[(columns, rows of (cell, columns it spans))] for each table; of a long one its head as it is repeated."""
     found = []
-    for spec, body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, re.S):
-        lines = [line for line in body.split("\n") if line and not re.fullmatch(r"\\(top|mid|bottom)rule", line)]
+    for _, spec, body in re.findall(r"\\begin\{(tabular|longtable)\}\{(\w+)\}(.*?)\\end\{\1\}", text, re.S):
+        body = body.rpartition("\\endfirsthead")[2]
+        lines = [line for line in body.split("\n") if line and not re.fullmatch(r"\\(\w+rule|endhead|endfoot)", line)]
         assert all(line.endswith(r" \\") for line in lines)
         rows = []
         for line in lines:
@@ -157,6 +163,7 @@ def test_some_of_the_papers_cells():
 
 
 def test_names_agree_with_the_evaluator():
+    assert {*HEADS, "length_error_abs"} == set(METRICS)
     assert {"unfilled", *ways()} == set(LABELS)
 
 
@@ -177,9 +184,9 @@ def test_a_small_table_in_full():
         "| planned lengths, still slots | **52.5** / 45.0 | **100.0** | −2.2 / **4.4** | 0.123 |\n"
         "| fixed length, guessed | 48.0 / **46.0** | 99.9 | +3.0 / 4.5 | 0.05 |\n"
         "| fixed length, oracle | 61.0 / 55.0 | 100.0 | 0.0 / 0.0 | 0.05 |\n\n"
-        "Ours: rebuilt test sets, another sample than the paper's. Model: embedded. 16 steps. Seconds on: cpu. "
-        "Free: words in order, gaps not told, the paper's task. Located: told where words are missing. "
-        "The paper's test sample is not public.\n"
+        "Ours: rebuilt test sets, another sample than the paper's. Model: embedded. 16 sampling steps. "
+        "Seconds on: cpu. Free: words in order, gaps not told, the paper's task. "
+        "Located: told where words are missing. The paper's test sample is not public.\n"
     )
 
 
@@ -259,7 +266,82 @@ def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
     # Nothing but λ differs there: not the model that was trained for longer.
     ours = [key.partition(" > ")[2].partition(",")[0] for key in table(rows, "lambda") if key.startswith("ours")]
     assert ours == ["1", "5"]
-    assert "Ours were trained for 44 to 46 s" in render(rows, "lambda")
+    assert "Models: l1 (9 steps, 46 s), l5 (9 steps, 44 s). In brackets: steps and seconds" in render(rows, "lambda")
+
+
+def test_tables_say_how_much_their_models_were_trained():
+    about = {"left": {"training_steps": 6928, "training_seconds": 1372.4}, "long": {"training_seconds": 2168.7}}
+    rows = [row("lc", model="left", **about["left"]), row("lc-drawn", model="left", **about["left"])]
+    rows += [row("ddot-u", model="long", **about["long"]), row("pop", model="untold")]
+    counted = "In brackets: steps and seconds of training, those of a model's start counted."
+    told = f"Models: left (LC; LC, pads drawn; 6,928 steps, 1,372 s), untold (PoP), long (DDOT-U; 2,169 s). {counted}"
+    for name in ("overview", "main", "methods", "block", "steps"):
+        assert told in render(rows, name)
+    assert f"Model: left (6,928 steps, 1,372 s). {counted}" in render(rows[:2], "block")
+    # Lines that name their models leave the ways out, and models that say nothing need no sentence.
+    named = [*rows, row("lc", model="long", **about["long"])]
+    assert f"Models: left (6,928 steps, 1,372 s), long (2,169 s), untold. {counted}" in render(named, "block")
+    assert "Model" not in render([row("lc", model=name) for name in "ab"], "block")
+    # Trained on, into the same folder.
+    twice = [row("lc", model="a", seed=seed, training_steps=steps) for seed, steps in ((0, 10), (1, 2000))]
+    assert "Model: a (10 steps; 2,000 steps)." in render(twice, "block")
+
+
+BOLD = "Bold: the best among models that were trained as long, a tenth more or less;"
+
+
+def bold_lines(scores):
+    """The models in bold of (model, seconds of training, BLEU-2)."""
+    rows = [row("lc", model=name, bleu2=score, training_seconds=time) for name, time, score in scores]
+    found = table(rows, "block").items()
+    return {key.rpartition(", ")[2] for key, cells in found if "ours" in key and "⟨" in cells[0]}, render(rows, "block")
+
+
+@pytest.mark.parametrize(
+    ("scores", "wanted"),
+    [
+        ([("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),  # nothing beside `long` to be better than
+        ([("a", 1372, 50), ("b", 1300, 51), ("long", 2169, 60), ("longer", 2200, 59)], {"b", "long"}),
+        (
+            [("short", 301, 52), ("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)],
+            {"short"},
+        ),  # with less, and better
+        ([("short", 301, 49), ("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),
+        ([("short", 301, 49), ("long", 2169, 60)], set()),
+        ([("a", None, 50), ("b", None, 51), ("c", 300, 60), ("d", 310, 59)], {"b", "c"}),
+    ],
+)
+def test_bold_compares_models_that_were_trained_as_long(scores, wanted):
+    found, page = bold_lines(scores)
+    assert found == wanted
+    assert (BOLD in page) == bool(wanted)
+
+
+def test_ways_of_one_model_are_compared_whatever_its_training():
+    rows = [
+        row("ddot-u", model="long", training_seconds=2169.0),
+        row(model="long", bleu2=60.0, training_seconds=2169.0),
+    ]
+    rows += [row("lc", model=name, bleu2=score, training_seconds=300.0) for name, score in (("a", 40.0), ("b", 41.0))]
+    found = {key.partition(" > ")[2]: cells[0] for key, cells in table(rows, "block").items() if "ours" in key}
+    assert found["planned lengths, still slots, long"] == "⟨60.0⟩ / 40.0"
+    assert found["LC, b"] == "⟨41.0⟩ / 40.0"
+    assert BOLD not in render(rows[:2], "block")
+    assert BOLD not in render([{**each, "d2": each["bleu2"]} for each in rows], "diversity")  # nothing there is bold
+
+
+@given(
+    scores=st.lists(
+        st.tuples(st.sampled_from([None, 40, 42, 300, 301, 2000]), st.integers(0, 3)), min_size=1, max_size=6
+    )
+)
+@settings(max_examples=60)
+def test_no_bold_score_is_beaten_by_a_model_that_was_trained_as_long(scores):
+    found, _ = bold_lines([(f"m{place}", *each) for place, each in enumerate(scores)])
+    for name in found:
+        time, score = scores[int(name.removeprefix("m"))]
+        peers = [other for its, other in scores if its == time or (its and time and abs(its - time) <= time / 10)]
+        assert score == max(peers)
 
 
 def test_only_like_is_compared_with_like():
@@ -468,12 +550,16 @@ def test_notes_say_how_sure_scores_are_and_what_was_cut():
         row("lc", intervals={"bleu4": [39.0, 41.5]}),
         row("pop", intervals={"bleu4": [38.0, 40.0], "bleu2": [1, 2]}),
     ]
-    assert "at the widest B4 ± 1.2." in render(sure, "block")
-    assert "95% intervals" not in render([*sure, row("ddot-u")], "block")  # not known of all
+    assert "at the widest B2 ± 0.5 (of 1 of 2 rows); B4 ± 1.2." in render(sure, "block")
+    some = [*sure, row("ddot-u"), row("ddot-t", bleu4=None, intervals={"bleu4": None}), row("unfilled")]
+    assert "at the widest B2 ± 0.5 (of 1 of 4 rows); B4 ± 1.2 (of 2 of 3 rows)." in render(some, "block")
+    assert "95% intervals" not in render(some[2:], "block")
     code = [row("lc", dataset="code-block", items=500, codebleu=30.0, exact=2.0, cut=199)]
     assert "code, block: of 199 programs a network is shown a part" in render(code, "code")
     assert table(code, "code")["ours, free > LC"][:4] == ["50.0 / 40.0", "30.0", "100.0", "2.0"]
     assert "EM" not in render([{**code[0], "exact": None}], "code")
+    assert "There is no rebuilt set of random code." in render(code, "code")
+    assert "no rebuilt set" not in render([*code, {**code[0], "dataset": "code-random"}], "code")
 
 
 def test_methods_have_gaps_beside_success_and_nothing_there_is_bold_by_itself():
@@ -482,8 +568,9 @@ def test_methods_have_gaps_beside_success_and_nothing_there_is_bold_by_itself():
     found = table(rows, "methods")
     assert found["ours, free > LC"][1:4] == ["100.0", "40.0 / 3.0", "−1.0"]
     assert found["ours, free > autoregressive"][2] == "90.0 / 3.0"
-    assert "16 steps (autoregressive: a look a token)." in render(rows, "methods")
+    assert "16 sampling steps (autoregressive: a look a token)." in render(rows, "methods")
     assert "a look a token" not in render(rows[:1], "methods")
+    assert "a text that lost given words counts as having found none." in render(rows, "methods")
     few = [row(name, dataset="1bw-random", d2=d2) for name, d2 in (("lc", 10.0), ("pop", 90.0))]
     assert table(few, "diversity")["ours, free > PoP"][0] == "90.0"
 
@@ -497,13 +584,20 @@ def test_models_are_named_over_steps_if_they_differ_on_any_set():
 def test_seconds_name_their_device_and_how_many_texts_shared_it():
     rows = [row(steps=K, device="H200", batch=B) for K, B in ((4, 256), (16, 512))]
     assert "Seconds on: H200 (256 or 512 texts at once)." in render(rows, "steps")
+    several = [row("lc", model="a", device="H200", batch=256), row("pop", model="b", device="H200", batch=512)]
+    assert "Seconds on: H200 (texts at once: a 256; b 512)." in render(several, "main")
+    several += [row("ddot-u", model="c", device="H200", batch=512), row("ddot-r", model="d", device="H200", batch=None)]
+    assert "Seconds on: H200 (texts at once: a 256; the others 512)." in render(several, "main")
+    several += [row("ddot-u", model="c", dataset="yelp-block", device="H200", batch=64), row("no-ot", batch=1)]
+    several += [row("ddot-t", model="e", device="H200", batch=256)]
+    assert "Seconds on: H200 (texts at once: b 512; c 64 or 512; the others 256), cpu." in render(several, "main")
     assert "Seconds on: cpu." in render([row(steps=4), row(steps=16), row("lc", seconds=None, device="H200")], "steps")
 
 
 def test_a_later_row_of_the_same_measurement_holds():
     rows = [row(bleu2=1.0), row(bleu2=2.0, nist2=7.0)]
     assert table(rows, "block")["ours, free > planned lengths, still slots"][:2] == ["2.0 / 40.0", "7.00 / –"]
-    broken = [row(bleu2=float("nan"), bleu4=None, success=True)]
+    broken = [row(bleu2=float("nan"), bleu4=None, success=float("inf"))]
     assert table(broken, "main")["One-Billion-Word, block, free > planned lengths, still slots"][:2] == ["–", "–"]
 
 
@@ -513,10 +607,48 @@ def test_hyperparameters_are_the_recipes_own():
     assert found["λ"][:3] == ["300 (with scaling)", "10", "10"]
     assert found["learning rate"][:3] == ["3e-4", "3e-5", "3e-5"]
     paper, ours = recipes.recipe("sedd_medium_1bw").training, recipes.recipe("smollm2").training
-    assert lines[0][3:] == ["recipe sedd_medium_1bw", "recipe smollm2", "recipe smollm2_ddot"]
+    assert lines[0][3:6] == ["recipe sedd_medium_1bw", "recipe smollm2", "recipe smollm2_ddot"]
     assert found["β₂"][:4] == ["0.999", "–", f"{paper.betas[1]}", f"{ours.betas[1]}"]
     assert found["λ"][3].startswith(f"{ours.position_factor:g} ")
     assert found["batch size"][2] == f"{paper.slots // 64} × 64 slots"
+
+
+def test_hyperparameters_have_what_the_embedded_model_was_trained_with():
+    (lines,) = in_markdown(render([], "hyperparameters"))
+    found = {name: cells[-1] for name, *cells in lines}
+    assert found[""] == "embedded, as trained"
+    meta = json.loads((EMBEDDED / "meta.json").read_text())
+    training = meta["training"]
+    rates = [float(rate) for rate in re.findall(r"\d+(?:\.\d+)?e-\d+", found["learning rate"])]
+    assert rates == [training[name] for name in ("rate", "matrix_rate", "added_rate")]
+    assert float(found["share of training with falling rate"]) == training["decay"]
+    assert float(found["λ"].partition(" ")[0]) == training["position_factor"]
+    # All runs are told, and they are those that rows of this model count.
+    steps = sum(int(count.replace(",", "")) for count in re.findall(r"([\d,]+) steps", found["length of training"]))
+    assert steps == training_of(None)["training_steps"]
+    assert "–" not in found.values()
+
+
+def test_hyperparameters_that_a_model_does_not_tell_are_left_empty(tmp_path):
+    meta = tmp_path / "meta.json"
+    for said, wanted in (({}, {"–"}), ({"training": {"clip": 0.5, "matrix_rate": None}}, {"–", "0.5", "AdamW"})):
+        meta.write_text(json.dumps(said))
+        made = settings_table(model=meta)
+        assert {line[-1][0].text for line in made.sections[0].lines} == wanted
+    meta.unlink()
+    assert [column.name for column in settings_table(model=meta).columns][-1] == "smollm2_ddot"
+
+
+def test_plans_are_read_back_from_the_text_that_training_leaves(tmp_path):
+    """A recipe's own plans, written as `train` writes them, tell what the recipe tells."""
+    (lines,) = in_markdown(render([], "hyperparameters"))
+    for place, name in enumerate(lines[0][3:6], 3):
+        run = recipes.recipe(name.removeprefix("recipe "))
+        meta = tmp_path / "meta.json"
+        meta.write_text(json.dumps({"plans": [repr(plan) for plan in run.plans], "training": asdict(run.training)}))
+        shown = {line[0][0].text: line[-1][0].text for line in settings_table(model=meta).sections[0].lines}
+        assert shown.pop("length of training") == "–"  # it was not run
+        assert shown == {line[0]: line[place] for line in lines[1:] if line[0] in shown}
 
 
 def test_speeds_are_shown_as_given_and_rounded():
@@ -556,7 +688,8 @@ def test_every_line_has_every_column(rows):
         assert {len(line) for line in lines} == {width}
         assert {sum(span for _, span in line) for line in cells} == {width}
     assert_balanced(pages)
-    for environment in ("table", r"table\*", "tabular"):
+    assert pages.startswith("% Needs \\usepackage{booktabs} and \\usepackage{longtable}.\n")
+    for environment in ("table", r"table\*", "tabular", *["longtable"] * bool(rows)):
         begun = len(re.findall(rf"\\begin\{{{environment}\}}", pages))
         assert begun == len(re.findall(rf"\\end\{{{environment}\}}", pages)) > 0
     labels = re.findall(r"\\label\{(.*?)\}", pages)
@@ -566,6 +699,23 @@ def test_every_line_has_every_column(rows):
         render(rows, name) for name in NAMES if rows or name not in ("speed", "differences")
     )
     assert pages.isascii()
+
+
+def test_a_table_that_is_too_long_for_a_page_breaks_and_repeats_its_head():
+    short, long = (render(rows, "main", latex=True) for rows in ([row()], many_rows()))
+    assert "longtable" not in short.partition("\n\n")[2]
+    assert r"\begin{table}" not in long
+    start, head, rest = re.split(r"\n\\end(?:firsthead|head)\n", long)
+    assert start.endswith(head)
+    assert start.removesuffix(head).endswith(r"\label{tab:ddot-main} \\" + "\n")  # the caption stands once, in front
+    assert rest.startswith("\\bottomrule\n\\endfoot\n")
+    # The same lines as in the other form.
+    (lines,) = in_markdown(render(many_rows(), "main"))
+    assert len(in_latex(long)[0][1]) == len(lines)
+    # What makes a page full is the table and what is said under it.
+    plain = Table("t", "T", (Column("a"),), (Section("", ((cell("x"),),) * 40),))
+    assert "longtable" not in latex(plain)
+    assert "longtable" in latex(replace(plain, notes=("many words " * 60,)))
 
 
 def test_methods_stand_in_one_order_whatever_the_rows_is():
@@ -620,6 +770,46 @@ def test_names_come_through_latex_as_they_are(name):
 def test_mistakes_are_sentences(rows, name, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         render(rows, name)
+
+
+WRONG = [
+    *((name, "", "a name") for name in ("model", "method", "dataset", "split", "task", "recipe", "device")),
+    ("language_model", " ", "a name"),
+    *((name, value, "a whole number, 1 or more") for name in ("steps", "items") for value in (0, -4, 1.5, True)),
+    ("seed", 0.5, "a whole number"),
+    *((name, value, "a whole number") for name in ("samples", "training_steps", "batch") for value in ("many", 1.5)),
+    *((name, "41.3", "a number") for name in (*METRICS, "seconds", "training_seconds", "position_factor")),
+    *(("bleu4", value, "a number") for value in ([41.3], {}, True)),
+    ("training_seconds", float("nan"), "a number"),
+    *(
+        ("intervals", {"bleu2": [40, 42], "bleu4": value}, "one for each metric, null or its two ends")
+        for value in (41.3, "wide", [41.3], [40.0, 41.0, 42.0], [40.0, None], [40.0, float("inf")], {"low": 1})
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "wanted"), WRONG)
+def test_fields_that_hold_something_else_are_refused(field, value, wanted):
+    sentence = f"row 2 has {json.dumps(value)[:40]} under '{field}'; wanted {wanted}"
+    with pytest.raises(ValueError, match=re.escape(sentence) + "$"):
+        measured([row(), row(**{field: value})])
+
+
+def test_what_was_not_measured_is_no_mistake():
+    nothing = dict.fromkeys((*METRICS, "seconds", "recipe", "samples", "training_steps", "intervals", "batch"))
+    bare = row(**nothing, seed=-1)
+    uncertain = row(bleu4=float("nan"), bleu2=41, intervals={"d2": None, "bleu2": [40, 42.5]}, samples=1000)
+    assert measured([bare, uncertain]) == [bare, uncertain]
+
+
+@pytest.mark.parametrize(
+    "do", [lambda *a: rescore(*a, 9), lambda file, *a: contrast([file], a[0], ["lc", "pop"], a[1])]
+)
+def test_texts_are_not_scored_for_rows_that_are_wrong(tmp_path, do):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row("lc", samples="many")))
+    with pytest.raises(ValueError, match=r"line 1 has \"many\" under 'samples'; wanted a whole number"):
+        list(do(file, tmp_path, ["bleu2"]))
 
 
 def test_rows_are_read_from_files(tmp_path):
