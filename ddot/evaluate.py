@@ -7,17 +7,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int
 
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Text, read_set
 from ddot.chance import row_keys
 from ddot.checkout import commit
 from ddot.denoiser import Denoiser
-from ddot.filling import Prompt, fill, gap_tokens, roomy
+from ddot.filling import fill, gap_tokens, mean_length, plan, roomy
 from ddot.ledger import Ledger
 from ddot.metrics import METRICS, Fluency, score
 from ddot.tokens import Tokenizer
@@ -43,20 +45,38 @@ class Loaded:
 def generate(
     model: Loaded, items: Sequence[BenchmarkItem], way: Way, located: bool, steps: int, seed: int = 0
 ) -> tuple[list[Text], float]:
-    """(the filled texts, seconds a text)."""
+    """(the filled texts, seconds a text). A text does not depend on those it is filled with."""
     prompts = [item.prompted(model.tokenizer, located) for item in items]
     told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
     usual = model.denoiser.config.slots
     slots = [max(usual, item.slots) for item in items]
-    widths = [_width(prompt, L) for prompt, L in zip(told, slots, strict=True)]
     batch = max(1, model.batch * usual // max(slots, default=usual))
-    # Prompts of like size together: a batch is as wide as its widest row.
-    order = sorted(range(len(items)), key=widths.__getitem__)
     found: dict[int, Text] = {}
 
+    def width(i: int) -> int:
+        """Slots for a prompt: as many as its told lengths ask for, or enough for lengths that are not known.
+
+        Slots that stay still may be more, those beyond the text are given [pad]s: so that many texts have as many.
+        """
+        room = told[i].example.room
+        if room is None:
+            return roomy(len(told[i]), slots[i])
+        whole, part = len(told[i]) + int(room.sum()), max(1, usual // 4) if way.settings.still else 1
+        return -(-whole // part) * part
+
+    def batches() -> list[list[int]]:
+        """Texts of one width each: slots that a text would not have alone change what is written."""
+        order = sorted(range(len(items)), key=width)
+        groups = [list(some) for _, some in groupby(order, width)]
+        return [some[first : first + batch] for some in groups for first in range(0, len(some), batch)]
+
+    def lengths(rows: list[int]) -> list[Int[np.ndarray, "n"]]:
+        with torch.inference_mode(), model.denoiser.quickly():
+            return plan(model.denoiser, [told[i] for i in rows], keys[rows], mean_length, width(rows[0]))
+
     def run(rows: list[int], steps: int = steps) -> None:
-        some, L = [told[i] for i in rows], max(widths[i] for i in rows)
+        some, L = [told[i] for i in rows], width(rows[0])
         with torch.inference_mode(), model.denoiser.quickly():
             if way.method is None:
                 *_, last = fill(model.denoiser, some, keys[rows], replace(way.settings, steps=steps, slots=L))
@@ -69,19 +89,18 @@ def generate(
             for i, text in zip(rows, way.method.texts(last, model.denoiser.vocabulary), strict=True):
                 found[i] = prompts[i].read(text, model.tokenizer)
 
-    if model.denoiser.device.type == "cuda":
-        run(order[:batch], 1)  # what a GPU sets up for a first batch is no time of these texts
+    first = batches()
+    if model.denoiser.device.type == "cuda" and first:  # what a GPU sets up at first is no time of these texts
+        lengths(first[0]) if way.plans else run(first[0], 1)
     start = time.monotonic()
     with ThreadPoolExecutor(model.threads) as pool:
-        list(pool.map(run, (order[first : first + batch] for first in range(0, len(order), batch))))
+        if way.plans:
+            for rows, rooms in zip(first, pool.map(lengths, first), strict=True):
+                for i, room in zip(rows, rooms, strict=True):
+                    told[i] = told[i].with_rooms(room)
+        list(pool.map(run, batches()))
     seconds = (time.monotonic() - start) / max(1, len(items))
     return [found[i] for i in range(len(items))], seconds
-
-
-def _width(prompt: Prompt, usual: int) -> int:
-    """Slots for a prompt: what its told lengths ask for, or enough for lengths that are not known."""
-    room = prompt.example.room
-    return roomy(len(prompt), usual) if room is None else len(prompt) + int(room.sum())
 
 
 def evaluate(

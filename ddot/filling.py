@@ -61,14 +61,13 @@ def drawn_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"
 
 @dataclass(frozen=True)
 class Settings:
-    """How to sample. Without `choose_length` the diffusion itself decides how much text a gap gets (the paper)."""
+    """How to sample. Where lengths are not told the diffusion itself decides how much text a gap gets (the paper)."""
 
     steps: int = 16
     slots: int = 64  # L while lengths are unknown
     terminal: Terminal = grid_terminal
     reveal: Reveal = field(default_factory=MostCertainFirst)
-    choose_length: ChooseLength | None = None
-    still: bool = False  # with planned lengths: slots start where they belong and do not move
+    still: bool = False  # with told lengths: slots start where they belong and do not move
     restrictions: tuple[Restriction, ...] = ()
 
 
@@ -77,10 +76,6 @@ def fill(
 ) -> Iterator[State]:
     """The states of a batch of prompts, from t = 1 to 0. Nothing ever lies in a closed gap."""
     L = settings.slots
-    if settings.choose_length is not None:
-        planned = plan(model, prompts, keys, settings.choose_length, L)
-        prompts = [prompt.with_rooms(room) for prompt, room in zip(prompts, planned, strict=True)]
-        L = max(len(prompt) + int(prompt.example.room.sum()) for prompt in prompts)  # type: ignore[union-attr]
     device = model.device
     is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
     for row, prompt in enumerate(prompts):

@@ -8,7 +8,7 @@ import numpy as np
 from ddot.annealing import greedy, greedy_words
 from ddot.benchmarks import Prompted
 from ddot.coupling import couple_independently
-from ddot.filling import Prompt, Settings, mean_length
+from ddot.filling import Prompt, Settings
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
@@ -38,14 +38,16 @@ def _told_a_guess(prompt: Prompted) -> Prompt:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of filling, under the name its rows carry. `tell` gives the network the lengths of gaps beforehand.
+    """A way of filling, under the name its rows carry.
 
+    `tell` gives the network the lengths of gaps beforehand; with `plans` they are those it expects itself.
     With a `method` of its own the whole text is read as it comes out: nothing makes sure that it holds the prompt.
     """
 
     name: str
     settings: Settings = field(default_factory=Settings)
     tell: Callable[[Prompted], Prompt] | None = None
+    plans: bool = False
     method: Method | None = None
 
     @property
@@ -109,9 +111,9 @@ def ways() -> dict[str, Way]:
             for suffix in ("", "-drawn")
             for name, terminal in starts.items()
         ),
-        Way("ddot-u-planned", Settings(terminal=grid_terminal, choose_length=mean_length)),
-        Way("ddot-r-planned", Settings(terminal=random_terminal, choose_length=mean_length)),
-        Way("planned", Settings(choose_length=mean_length, still=True)),
+        Way("ddot-u-planned", Settings(terminal=grid_terminal), plans=True),
+        Way("ddot-r-planned", Settings(terminal=random_terminal), plans=True),
+        Way("planned", still, plans=True),
         Way("fixed-guessed", still, _told_a_guess),
         Way("fixed-oracle", still, _told_true_lengths),
         Way("autoregressive", method=Autoregressive()),

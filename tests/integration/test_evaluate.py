@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ddot.backbones.llama import LlamaConfig
-from ddot.benchmarks import CodeItem, read_items
+from ddot.benchmarks import CodeItem, Item, read_items
 from ddot.chance import row_keys
 from ddot.checkpoint import save_model
 from ddot.cli.research import _not_learnt
@@ -84,6 +84,18 @@ def test_longer_texts_are_filled_fewer_at_once(model, bench):
         seen.clear()
         generate(replace(model, batch=8), items, Way("counting", method=Counting()), located=False, steps=2)
         assert seen == expected
+
+
+@pytest.mark.parametrize("name", list(ways()))
+def test_a_text_does_not_depend_on_those_it_is_filled_with(model, name):
+    """Alone, and among others of which one is too long for the usual number of slots, and so gets more."""
+    words = ("the", "small", "boat", "left", "the", "old", "harbour", "at", "dawn")
+    few = [Item(str(i), words[: 9 - i], (0, 2, 5)) for i in range(4)]
+    long = Item("long", ("boat",) * 60, tuple(range(0, 60, 2)))
+    items = [*few, long]
+    alone, _ = generate(replace(model, batch=1), items, ways()[name], located=False, steps=3)
+    together, _ = generate(replace(model, batch=8), items, ways()[name], located=False, steps=3)
+    assert alone == together
 
 
 def test_goes_on_where_it_stopped(model, bench, tmp_path):
