@@ -164,6 +164,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
 
     Where that is a draw, those stay whose number of steps most ways of filling have. Nor are there lines of short
     trials, of λ say: models trained, with their start, less than nine tenths as long as another one by their recipe.
+    The unfilled prompt is there for as many items as others are.
     """
     alike: dict[tuple[Any, ...], list[Line]] = {}
     for line in _trained(lines):
@@ -171,7 +172,11 @@ def widest(lines: Sequence[Line]) -> list[Line]:
     wide = [_most(some, lambda line: len(line.rows)) for some in alike.values()]
     ways = Counter((line.task, line.steps) for some in wide for line in some)
     kept = {id(line) for some in wide for line in _most(some, lambda line: ways[line.task, line.steps])}
-    return [line for line in lines if id(line) in kept]
+    items = {(line.split, line.limit) for line in lines if id(line) in kept and line.method != UNFILLED}
+    return [
+        line for line in lines
+        if id(line) in kept and (line.method != UNFILLED or not items or (line.split, line.limit) in items)
+    ]  # fmt: skip
 
 
 def _trained(lines: Sequence[Line]) -> list[Line]:

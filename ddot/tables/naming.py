@@ -27,6 +27,7 @@ class Naming:
     models: bool
     steps: bool
     devices: bool = False
+    items: bool = True
 
     @classmethod
     def of(cls, lines: Sequence[Line], timed: bool = False) -> "Naming":
@@ -34,7 +35,8 @@ class Naming:
         filled = [line for line in lines if line.method != UNFILLED]
         devices = {device for line in filled for device in line.every("device")}
         models, steps = several_models((line.method, line.model) for line in filled), {line.steps for line in filled}
-        return cls(models, len(steps) > 1, timed and len(devices) > 1)
+        items = len({line.limit for line in lines}) > 1
+        return cls(models, len(steps) > 1, timed and len(devices) > 1, items)
 
     def name(self, line: Line) -> str:
         parts = [LABELS.get(line.method, line.method)]
@@ -43,12 +45,14 @@ class Naming:
             parts += sorted(line.every("device")) * self.devices
         if line.split != "test":
             parts.append(f"{line.split} split")
-        return ", ".join(parts) + (f" (n = {line.limit})" if line.limit is not None else "")
+        return ", ".join(parts) + f" (n = {line.limit})" * (self.items and line.limit is not None)
 
     def notes(self, lines: Sequence[Line], sections: Iterable[Section] = ()) -> tuple[str, ...]:
         """Sentences under a table of these sections: what all its lines share, and how to read them."""
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
+        if lines and not self.items and lines[0].limit is not None:
+            notes.append(f"The first {lines[0].limit} items of each set.")
         notes += _models(filled, named=self.models)
         if filled and not self.steps:
             looks = " (autoregressive: a look a token)" * any(line.method == "autoregressive" for line in filled)
