@@ -197,7 +197,7 @@ def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Sequence[tuple[int
     order = list(LABELS)
     for way in sorted(ways, key=lambda way: (order.index(way[0]) if way[0] in order else len(order), *map(str, way))):
         method, model, taken, split, _ = way
-        parts = [LABELS.get(method, method), *[model_name(model)] * models]
+        parts = [LABELS.get(method, method), *[model_name(model)] * (method in models)]
         parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test")
         points = []
         for place, (low, high) in enumerate(ranges):

@@ -71,7 +71,7 @@ _IDENTITY_KINDS = {name: _NAME for name in IDENTITY} | {"steps": _COUNT, "seed":
 # What a row may say beside that; null says nothing.
 _BESIDE_KINDS = {
     **dict.fromkeys((*HEADS, "length_error_abs", "seconds"), _SCORE),
-    **dict.fromkeys(("recipe", "device", "language_model"), _NAME),
+    **dict.fromkeys(("recipe", "device", "language_model", "stored"), _NAME),
     **dict.fromkeys(("batch", "cut", "samples", "training_steps"), _WHOLE),
     **dict.fromkeys(("training_seconds", "position_factor"), _NUMBER),
     "intervals": _INTERVALS,

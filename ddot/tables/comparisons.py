@@ -91,7 +91,8 @@ def compare(name: str, rows: Sequence[Row]) -> Table:
     every = _trained_alike(every) if kind.alike else every
     lines = widest(every)
     naming = Naming.of(lines)
-    naming = replace(naming, models=naming.models or kind.models)
+    if kind.models:
+        naming = replace(naming, models=frozenset(line.method for line in lines))
     sections = _papers_sections(numbers, columns)
     for title, some_lines in task_lines(lines):
         sections.append(Section(title, _ours(some_lines, naming, [(d, c) for d in sets for c in columns])))

@@ -1,5 +1,6 @@
 """What the lines of a table are called, and the sentences under it: models and their training, clocks, what is bold."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -14,17 +15,17 @@ def model_name(model: str) -> str:
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
 
-def several_models(ways: Iterable[tuple[str, str]]) -> bool:
-    """Whether some method is there with more than one model: then names say which."""
-    different = set(ways)
-    return len(different) > len({method for method, _ in different})
+def several_models(ways: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The methods that are there with more than one model: their names say which."""
+    times = Counter(method for method, _ in set(ways))
+    return frozenset(method for method, count in times.items() if count > 1)
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What names of lines must say because it differs between them."""
+    """What names of lines must say because it differs between them; `models`: of which methods they name the model."""
 
-    models: bool
+    models: frozenset[str]
     steps: bool
     devices: bool = False
     items: bool = True
@@ -41,7 +42,7 @@ class Naming:
     def name(self, line: Line) -> str:
         parts = [LABELS.get(line.method, line.method)]
         if line.method != UNFILLED:
-            parts += [model_name(line.model)] * self.models + [f"{line.steps} steps"] * self.steps
+            parts += [model_name(line.model)] * (line.method in self.models) + [f"{line.steps} steps"] * self.steps
             parts += sorted(line.every("device")) * self.devices
         if line.split != "test":
             parts.append(f"{line.split} split")
@@ -53,7 +54,7 @@ class Naming:
         filled = [line for line in lines if line.method != UNFILLED]
         if lines and not self.items and lines[0].limit is not None:
             notes.append(f"The first {lines[0].limit} items of each set.")
-        notes += _models(filled, named=self.models)
+        notes += _models(filled, self.models)
         if filled and not self.steps:
             looks = " (autoregressive: a look a token)" * any(line.method == "autoregressive" for line in filled)
             notes.append(f"{filled[0].steps} sampling steps{looks}.")
@@ -68,22 +69,22 @@ class Naming:
         return tuple(notes)
 
 
-def _models(lines: Sequence[Line], named: bool) -> list[str]:
-    """Sentences on the models of lines: how much each was trained and, where lines do not name them, what they filled.
+def _models(lines: Sequence[Line], named: frozenset[str]) -> list[str]:
+    """Sentences on the models of lines: how much each was trained and, where lines do not name it, what it filled.
 
-    None where lines name their models and say nothing of their training.
+    None where all lines name their models and say nothing of their training.
     """
     ways: dict[str, list[str]] = {}
     trained: dict[str, list[str]] = {}
     for line in lines:
         name = model_name(line.model)
-        ways.setdefault(name, []).append(LABELS.get(line.method, line.method))
+        ways.setdefault(name, []).extend([LABELS.get(line.method, line.method)] * (line.method not in named))
         trained.setdefault(name, []).extend(_trainings(line))
-    if not ways or (named and not any(trained.values())):
+    if not any(ways.values()) and not any(trained.values()):
         return []
     told = []
     for name, some in ways.items():
-        about = dict.fromkeys([*some * (len(ways) > 1 and not named), *trained[name]])
+        about = dict.fromkeys([*some * (len(ways) > 1), *trained[name]])
         told.append(f"{name} ({'; '.join(about)})" if about else name)
     start = ["In brackets: steps and seconds of training, those of a model's start counted."]
     return [f"Model{'s' * (len(ways) > 1)}: {', '.join(told)}.", *start * any(trained.values())]

@@ -113,7 +113,8 @@ def lambda_table(rows: Sequence[Row]) -> Table:
             if lines := [line for line in every if any(_differ_in_factor(line, other) for other in every)]:
                 shown += lines
                 sections.append(_over_factors(f"{title.partition(':')[0]}, {SETS[dataset]}", dataset, lines, columns))
-    notes = Naming(models=True, steps=True).notes(shown, sections)
+    named = frozenset(line.method for line in shown)
+    notes = Naming(models=named, steps=True).notes(shown, sections)
     heads = (Column("/".join(HEADS[metric] for metric in column)) for column in columns)
     return Table(
         "lambda",
@@ -129,7 +130,7 @@ def _over_factors(title: str, dataset: str, lines: Sequence[Line], columns: Sequ
     ordered = sorted(lines, key=lambda line: (line.method, line.split, line.limit or 0, line.steps or 0, _factor(line)))
     # Another λ is another model: they are named only where there is more to tell apart.
     several = len({line.model for line in lines}) > len({_factor(line) for line in lines})
-    naming = Naming(models=several, steps=True)
+    naming = Naming(models=frozenset(line.method for line in lines) if several else frozenset(), steps=True)
     names = [cell(f"{_factor(line):g}, {naming.name(line)}") for line in ordered]
     cells = (measured_cells(ordered, dataset, column, lambda line: (line.method, line.steps)) for column in columns)
     return Section(title, tuple(zip(names, *cells, strict=True)))

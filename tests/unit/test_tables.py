@@ -278,9 +278,10 @@ def test_tables_say_how_much_their_models_were_trained():
     for name in ("overview", "main", "methods", "block", "steps"):
         assert told in render(rows, name)
     assert f"Model: left (6,928 steps, 1,372 s). {counted}" in render(rows[:2], "block")
-    # Lines that name their models leave the ways out, and models that say nothing need no sentence.
+    # Ways whose lines name the model are left out, and models that say nothing need no sentence.
     named = [*rows, row("lc", model="long", **about["long"])]
-    assert f"Models: left (6,928 steps, 1,372 s), long (2,169 s), untold. {counted}" in render(named, "block")
+    told = f"Models: left (LC, pads drawn; 6,928 steps, 1,372 s), long (DDOT-U; 2,169 s), untold (PoP). {counted}"
+    assert told in render(named, "block")
     assert "Model" not in render([row("lc", model=name) for name in "ab"], "block")
     # Trained on, into the same folder.
     twice = [row("lc", model="a", seed=seed, training_steps=steps) for seed, steps in ((0, 10), (1, 2000))]
@@ -324,7 +325,7 @@ def test_ways_of_one_model_are_compared_whatever_its_training():
     ]
     rows += [row("lc", model=name, bleu2=score, training_seconds=300.0) for name, score in (("a", 40.0), ("b", 41.0))]
     found = {key.partition(" > ")[2]: cells[0] for key, cells in table(rows, "block").items() if "ours" in key}
-    assert found["planned lengths, still slots, long"] == "⟨60.0⟩ / 40.0"
+    assert found["planned lengths, still slots"] == "⟨60.0⟩ / 40.0"
     assert found["LC, b"] == "⟨41.0⟩ / 40.0"
     assert BOLD not in render(rows[:2], "block")
     assert BOLD not in render([{**each, "d2": each["bleu2"]} for each in rows], "diversity")  # nothing there is bold
