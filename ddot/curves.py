@@ -13,7 +13,7 @@ from ddot.benchmarks import read_items
 from ddot.metrics.words import success
 from ddot.rescore import read_texts
 from ddot.rows import UNFILLED, Row, measured
-from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
+from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, of_as_many_items, task_lines
 from ddot.tables.naming import Naming, model_name, several_models
 
 AXES = {
@@ -83,7 +83,7 @@ def quality(
         raise ValueError(f"the rows have no task '{task}'; they have {', '.join(tasks) or 'none'}")
     charts = []
     for name in _sets(ours, dataset):
-        lines = gather(ours, [name], metrics=[metric])
+        lines = of_as_many_items(gather(ours, [name], metrics=[metric]))
         naming = replace(Naming.of(lines, timed=True), steps=False)
         for title, some in task_lines(lines):
             which = title.partition(":")[0].removeprefix("ours, ")

@@ -164,7 +164,6 @@ def widest(lines: Sequence[Line]) -> list[Line]:
 
     Where that is a draw, those stay whose number of steps most ways of filling have. Nor are there lines of short
     trials, of λ say: models trained, with their start, less than nine tenths as long as another one by their recipe.
-    The unfilled prompt is there for as many items as others are.
     """
     alike: dict[tuple[Any, ...], list[Line]] = {}
     for line in _trained(lines):
@@ -172,11 +171,13 @@ def widest(lines: Sequence[Line]) -> list[Line]:
     wide = [_most(some, lambda line: len(line.rows)) for some in alike.values()]
     ways = Counter((line.task, line.steps) for some in wide for line in some)
     kept = {id(line) for some in wide for line in _most(some, lambda line: ways[line.task, line.steps])}
-    items = {(line.split, line.limit) for line in lines if id(line) in kept and line.method != UNFILLED}
-    return [
-        line for line in lines
-        if id(line) in kept and (line.method != UNFILLED or not items or (line.split, line.limit) in items)
-    ]  # fmt: skip
+    return of_as_many_items([line for line in lines if id(line) in kept])
+
+
+def of_as_many_items(lines: Sequence[Line]) -> list[Line]:
+    """Without lines of the unfilled prompt for a number of items that no way of filling has."""
+    items = {(line.split, line.limit) for line in lines if line.method != UNFILLED}
+    return [line for line in lines if line.method != UNFILLED or not items or (line.split, line.limit) in items]
 
 
 def _trained(lines: Sequence[Line]) -> list[Line]:

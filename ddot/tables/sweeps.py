@@ -6,7 +6,16 @@ from typing import Any
 
 from ddot.rows import HEADS, UNFILLED, Row
 from ddot.tables.comparisons import paired, papers
-from ddot.tables.lines import SETS, Line, best, gather, measured_cells, task_lines, trained_as_long
+from ddot.tables.lines import (
+    SETS,
+    Line,
+    best,
+    gather,
+    measured_cells,
+    of_as_many_items,
+    task_lines,
+    trained_as_long,
+)
 from ddot.tables.naming import Naming, clocks
 from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
 from ddot.tables.paper import paper_tables, printed
@@ -28,7 +37,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
             at = dict(zip(numbers["steps"], row[key], strict=True))
             theirs.append((cell(name), *(cell(printed(at.get(count))) for count in counts)))
         sections.append(Section(f"paper, {row['model']}", tuple(theirs)))
-    found = {dataset: _swept(gather(rows, [dataset])) for dataset in sets}
+    found = {dataset: of_as_many_items(_swept(gather(rows, [dataset]))) for dataset in sets}
     lines = [line for some in found.values() for line in some]
     naming = replace(Naming.of(lines, timed=True), steps=False)  # the columns say them
     for dataset, here in found.items():
