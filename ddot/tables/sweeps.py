@@ -105,6 +105,11 @@ def _over_steps(dataset: str, title: str, lines: Sequence[Line], naming: Naming,
     return sections
 
 
+_UNITS = (
+    "Our λ weighs a squared error in tokens, which at 64 slots is 1,024 times the paper's, by `TokenUnitWeight`.",
+)
+
+
 def lambda_table(rows: Sequence[Row]) -> Table:
     """λ against the metrics: ours from rows that say `position_factor`, of ways that have more than one λ on a set,
     by models that were trained as long by the same recipe. Success is ours alone."""
@@ -130,7 +135,7 @@ def lambda_table(rows: Sequence[Row]) -> Table:
         "Weight of the position loss, λ",
         (Column("λ"), *heads),
         (*sections, *(() if shown else (no_rows(1 + len(columns)),))),
-        (*notes, "The paper does not say on which set it varied λ."),
+        (*notes, *_UNITS * bool(shown), "The paper does not say on which set it varied λ."),
     )
 
 
