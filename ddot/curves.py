@@ -13,7 +13,7 @@ from ddot.benchmarks import read_items
 from ddot.metrics.words import success
 from ddot.rescore import read_texts
 from ddot.rows import UNFILLED, Row, measured
-from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, of_as_many_items, task_lines
+from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
 from ddot.tables.naming import Naming, model_name, several_models
 
 AXES = {
@@ -83,14 +83,14 @@ def quality(
         raise ValueError(f"the rows have no task '{task}'; they have {', '.join(tasks) or 'none'}")
     charts = []
     for name in _sets(ours, dataset):
-        lines = of_as_many_items(gather(ours, [name], metrics=[metric]))
+        lines = gather(ours, [name], metrics=[metric])
         naming = replace(Naming.of(lines, timed=True), steps=False)
         for title, some in task_lines(lines):
             which = title.partition(":")[0].removeprefix("ours, ")
-            groups: dict[str, list[Line]] = {}
+            groups: dict[tuple[str, str], list[Line]] = {}  # folders of one name are two models
             for line in some:
-                groups.setdefault(naming.name(line), []).append(line)
-            every = (curve_of(label, group, name, metric) for label, group in groups.items())
+                groups.setdefault((naming.name(line), line.model), []).append(line)
+            every = (curve_of(label, group, name, metric) for (label, _), group in groups.items())
             curves = tuple(curve for curve in every if curve and (curve.level or len(curve.points) >= least))
             if task in (None, which) and any(not curve.level for curve in curves):
                 charts.append(Chart(f"{SETS.get(name, name)}, {which}", axis, AXES[metric], curves, logarithmic=True))

@@ -45,7 +45,7 @@ class Loaded:
 def generate(
     model: Loaded, items: Sequence[BenchmarkItem], way: Way, located: bool, steps: int, seed: int = 0
 ) -> tuple[list[Text], float]:
-    """(the filled texts, seconds a text). A text does not depend on those it is filled with."""
+    """(the filled texts, seconds a text). Neither widths nor draws depend on what a text is filled with."""
     prompts = [item.prompted(model.tokenizer, located) for item in items]
     told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
@@ -71,7 +71,7 @@ def generate(
         groups = [list(some) for _, some in groupby(order, width)]
         return [some[first : first + batch] for some in groups for first in range(0, len(some), batch)]
 
-    def lengths(rows: list[int]) -> list[Int[np.ndarray, "n"]]:
+    def lengths(rows: list[int]) -> list[Int[np.ndarray, "_"]]:
         with torch.inference_mode(), model.denoiser.quickly():
             return plan(model.denoiser, [told[i] for i in rows], keys[rows], mean_length, width(rows[0]))
 
@@ -89,17 +89,25 @@ def generate(
             for i, text in zip(rows, way.method.texts(last, model.denoiser.vocabulary), strict=True):
                 found[i] = prompts[i].read(text, model.tokenizer)
 
-    first = batches()
-    if model.denoiser.device.type == "cuda" and first:  # what a GPU sets up at first is no time of these texts
-        lengths(first[0]) if way.plans else run(first[0], 1)
-    start = time.monotonic()
+    def ask_lengths(pool: ThreadPoolExecutor) -> None:
+        alike = batches()
+        for rows, rooms in zip(alike, pool.map(lengths, alike), strict=True):
+            for i, room in zip(rows, rooms, strict=True):
+                told[i] = told[i].with_rooms(room)
+
     with ThreadPoolExecutor(model.threads) as pool:
+        if model.denoiser.device.type == "cuda":  # what a GPU sets up at first is no time of these texts
+            untold = list(told)
+            if way.plans:
+                ask_lengths(pool)
+            for rows in batches()[:1]:
+                run(rows, 1)
+            told[:] = untold
+        start = time.monotonic()
         if way.plans:
-            for rows, rooms in zip(first, pool.map(lengths, first), strict=True):
-                for i, room in zip(rows, rooms, strict=True):
-                    told[i] = told[i].with_rooms(room)
+            ask_lengths(pool)
         list(pool.map(run, batches()))
-    seconds = (time.monotonic() - start) / max(1, len(items))
+        seconds = (time.monotonic() - start) / max(1, len(items))
     return [found[i] for i in range(len(items))], seconds
 
 

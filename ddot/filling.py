@@ -64,7 +64,7 @@ class Settings:
     """How to sample. Where lengths are not told the diffusion itself decides how much text a gap gets (the paper)."""
 
     steps: int = 16
-    slots: int = 64  # L while lengths are unknown
+    slots: int = 64  # L
     terminal: Terminal = grid_terminal
     reveal: Reveal = field(default_factory=MostCertainFirst)
     still: bool = False  # with told lengths: slots start where they belong and do not move

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,13 @@ from ddot.files import write_whole
 from ddot.rows import IDENTITY, Row, identity
 
 _BEGIN = b'{"model": '  # of every line that is written here
+# What rows say of how their model was trained.
+_TRAINING = {
+    "recipe": "the recipe",
+    "position_factor": "a λ of",
+    "training_steps": "steps of training:",
+    "training_seconds": "seconds of training:",
+}
 
 
 class Ledger:
@@ -26,12 +34,11 @@ class Ledger:
         self.file, self.texts = file, file.with_suffix(".texts.jsonl")
         if file.name.endswith(".texts.jsonl"):
             raise ValueError(f"{file} is a name for texts; leave out .texts, they go beside the rows")
-        self.rows, rows = _read(file, texts=False)
-        _, texts = _read(self.texts, texts=True)
-        for path, kept in ((file, rows), (self.texts, texts)):
-            _try_to_write(path)
-            if kept is not None:
-                write_whole(path.resolve(), kept)
+        self.rows = _read(file, texts=False)
+        _read(self.texts, texts=True)
+        for path in (file, self.texts):
+            _try_to_write(path.resolve())
+            mend(path)
         self._there = {identity(row) for row in self.rows}
 
     def __contains__(self, row: Row) -> bool:
@@ -39,13 +46,13 @@ class Ledger:
         return identity(row) in self._there
 
     def check_training(self, model: str, training: Mapping[str, Any]) -> None:
-        """Refuse a model that has learnt more, or less, since it filled what is here."""
-        for row in self.rows:
-            had, has = row.get("training_steps"), training.get("training_steps")
+        """Refuse a model that was trained otherwise since it filled what is here."""
+        for row, (field, what) in product(self.rows, _TRAINING.items()):
+            had, has = row.get(field), training.get(field)
             if row["model"] == model and had is not None and had != has:
                 raise ValueError(
-                    f"{self.file} has rows of {model} after {had} steps of training, and it has {has or 'none'} now; "
-                    "choose another --output, or take those rows out"
+                    f"{self.file} has rows of {model} with {what} {had}, and it has {'none' if has is None else has} "
+                    "now; choose another --output, or take those rows out"
                 )
 
     def add(self, row: Mapping[str, Any], texts: Mapping[str, Text]) -> None:
@@ -57,25 +64,38 @@ class Ledger:
                 file.write(json.dumps(said, ensure_ascii=False) + "\n")
         with open(self.file, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+        self._there.add(identity(row))
 
 
-def _read(file: Path, texts: bool) -> tuple[list[dict[str, Any]], bytes | None]:
-    """(the lines of a file, what it must hold instead where its last line has no end)."""
-    whole = file.read_bytes() if file.is_file() else b""
-    *lines, last = whole.split(b"\n")
-    try:
-        found = [_line(line, texts) for line in lines if line.strip()]
-    except ValueError:
-        what = "texts" if texts else "rows"
-        raise ValueError(f"{file} exists and holds no {what} of an evaluation; choose another --output") from None
+def mend(file: Path) -> None:
+    """Give the last line of rows or texts its end, or take it away where a kill cut it off."""
+    if file.is_file() and (mended := _mended(whole := file.read_bytes())) != whole:
+        write_whole(file.resolve(), mended)
+
+
+def _mended(whole: bytes) -> bytes:
+    last = whole.rpartition(b"\n")[2]
     if not last:
-        return found, None
+        return whole
     try:
-        return [*found, _line(last, texts)], whole + b"\n"
+        json.loads(last)
+        return whole + b"\n"
     except ValueError:
-        if not last.startswith(_BEGIN[: len(last)]):
-            raise ValueError(f"{file} does not end as rows do; choose another --output") from None
-        return found, whole[: -len(last)]
+        return whole[: -len(last)] if last.startswith(_BEGIN[: len(last)]) else whole
+
+
+def _read(file: Path, texts: bool) -> list[dict[str, Any]]:
+    """The lines of a file, as they are once it is mended."""
+    found = []
+    for number, line in enumerate(_mended(file.read_bytes()).splitlines() if file.is_file() else (), 1):
+        try:
+            found.append(_line(line, texts))
+        except ValueError:
+            what = "text" if texts else "row"
+            raise ValueError(
+                f"{file}, line {number} is no {what} of an evaluation; choose another --output, or mend that line"
+            ) from None
+    return found
 
 
 def _line(line: bytes, texts: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ddot.benchmarks import BenchmarkItem, read_set
+from ddot.ledger import mend
 from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
 from ddot.rows import IDENTITY, check, identity, is_number, place_of
 from ddot.tables import read_rows
@@ -26,6 +27,8 @@ def rescore(
     With `samples`, intervals too, as in `score`. What was made with fewer samples or another language model is made
     again.
     """
+    for written in (file, file.with_suffix(".texts.jsonl")):
+        mend(written)
     rows, texts = _read([file], bench, metrics)
     for key, row in rows.items():
         sure = row.get("intervals") or {} if (row.get("samples") or 0) >= samples else {}
@@ -143,6 +146,7 @@ def read_texts(files: Sequence[Path]) -> list[dict[str, Any]]:
         for name, kind in (("id", str | int), ("text", str)):
             if not isinstance(row.get(name), kind):
                 raise ValueError(f"{place} has no '{name}'; wanted texts as `ddot evaluate` writes them")
+        row["id"] = str(row["id"])
         found[*identity(row, place), row["id"]] = row
     return list(found.values())
 

@@ -196,7 +196,7 @@ def _names(text: str, option: str) -> list[str]:
 
 def _numbers(text: str, name: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
 

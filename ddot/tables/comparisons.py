@@ -260,7 +260,7 @@ def _papers_ddot_u(dataset: str) -> dict[str, Any]:
 def _left_out(every: Sequence[Line], shown: Sequence[Line]) -> tuple[str, ...]:
     """Says so where lines of a sweep are not shown."""
     models = {line.model for line in shown}
-    left = [line for line in every if line not in shown]
+    left = [line for line in every if line not in shown and line.method != UNFILLED]
     steps = "Other numbers of steps are in the table of sampling steps."
     trials = "Models trained for less time by the same recipe are left out."
     return tuple(

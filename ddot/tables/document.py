@@ -26,7 +26,10 @@ def read_rows(*files: Path) -> list[dict[str, Any]]:
                 row = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
                 why = getattr(error, "msg", "nested too deep")
-                raise ValueError(f"{file}, line {number}: wanted a row as JSON, got '{line[:40]}' ({why})") from None
+                cut = "; it was cut off: take it out, or go on with what wrote it" * (number == len(lines))
+                raise ValueError(
+                    f"{file}, line {number}: wanted a row as JSON, got '{line[:40]}' ({why}){cut}"
+                ) from None
             if not isinstance(row, dict):
                 raise ValueError(f'{file}, line {number}: wanted a row {{"method": …}}, got a {type(row).__name__}')
             rows.append(PlacedRow(row, place=f"{file}, line {number}"))

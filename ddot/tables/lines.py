@@ -171,13 +171,7 @@ def widest(lines: Sequence[Line]) -> list[Line]:
     wide = [_most(some, lambda line: len(line.rows)) for some in alike.values()]
     ways = Counter((line.task, line.steps) for some in wide for line in some)
     kept = {id(line) for some in wide for line in _most(some, lambda line: ways[line.task, line.steps])}
-    return of_as_many_items([line for line in lines if id(line) in kept])
-
-
-def of_as_many_items(lines: Sequence[Line]) -> list[Line]:
-    """Without lines of the unfilled prompt for a number of items that no way of filling has."""
-    items = {(line.split, line.limit) for line in lines if line.method != UNFILLED}
-    return [line for line in lines if line.method != UNFILLED or not items or (line.split, line.limit) in items]
+    return [line for line in lines if id(line) in kept]
 
 
 def _trained(lines: Sequence[Line]) -> list[Line]:
@@ -213,16 +207,19 @@ def _most(lines: Sequence[Line], count: Callable[[Line], int]) -> list[Line]:
 
 
 def task_lines(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """(title, lines) for each task there is; the unfilled prompt is the same in all."""
+    """(title, lines) for each task there is; the unfilled prompt is the same in all, of as many items as are filled."""
     unfilled = [line for line in lines if line.method == UNFILLED]
     present = {line.task for line in lines} - {""}
     tasks = [task for task in TASKS if task in present] + sorted(present - set(TASKS))
     if not tasks and unfilled:
         return [("ours", unfilled)]
-    return [
-        (TASKS.get(task, f"ours, {task}"), [*unfilled, *(line for line in lines if line.task == task)])
-        for task in tasks
-    ]
+    found = []
+    for task in tasks:
+        filled = [line for line in lines if line.task == task]
+        items = {(line.split, line.limit) for line in filled}
+        beside = [line for line in unfilled if (line.split, line.limit) in items]
+        found.append((TASKS.get(task, f"ours, {task}"), [*beside, *filled]))
+    return found
 
 
 def _same_steps(line: Line) -> Any:
@@ -232,7 +229,9 @@ def _same_steps(line: Line) -> Any:
 def _compared_by(lines: Sequence[Line]) -> list[float | None]:
     """How long a training each line is compared by: that of the models trained as long as its own, and where there is
     none, the next longer one that several models had. A line with neither is compared with those of its model."""
-    times = {line.model: line.trained for line in lines}
+    times: dict[str, float | None] = dict.fromkeys(line.model for line in lines)
+    for line in lines:
+        times[line.model] = max(filter(None, (times[line.model], line.trained)), default=None)
     alike: list[list[float]] = []
     for time in sorted(time for time in times.values() if time is not None):
         if alike and _as_long(time, alike[-1][-1]):

@@ -36,7 +36,7 @@ class Naming:
         filled = [line for line in lines if line.method != UNFILLED]
         devices = {device for line in filled for device in line.every("device")}
         models, steps = several_models((line.method, line.model) for line in filled), {line.steps for line in filled}
-        items = len({line.limit for line in lines}) > 1
+        items = len({line.limit for line in filled or lines}) > 1
         return cls(models, len(steps) > 1, timed and len(devices) > 1, items)
 
     def name(self, line: Line) -> str:
@@ -52,8 +52,9 @@ class Naming:
         """Sentences under a table of these sections: what all its lines share, and how to read them."""
         notes = ["Ours: rebuilt test sets, another sample than the paper's."] if lines else []
         filled = [line for line in lines if line.method != UNFILLED]
-        if lines and not self.items and lines[0].limit is not None:
-            notes.append(f"The first {lines[0].limit} items of each set.")
+        limits = {line.limit for line in filled or lines} - {None}
+        if limits and not self.items:
+            notes.append(f"{limits.pop()} items of each set.")
         notes += _models(filled, self.models)
         if filled and not self.steps:
             looks = " (autoregressive: a look a token)" * any(line.method == "autoregressive" for line in filled)
@@ -120,6 +121,6 @@ def _at_once(models: Mapping[str, set[int]]) -> str:
             alike.setdefault(" or ".join(map(str, sorted(batches))), []).append(name)
     *few, (most, names) = sorted(alike.items(), key=lambda item: len(item[1])) or [("1", [])]
     if not few:
-        return f" ({most} texts at once)" * (most != "1")
+        return f" (up to {most} texts at once)" * (most != "1")
     told = [f"{', '.join(some)} {count}" for count, some in few]
-    return f" (texts at once: {'; '.join(told)}; {names[0] if len(names) == 1 else 'the others'} {most})"
+    return f" (texts at once, at most: {'; '.join(told)}; {names[0] if len(names) == 1 else 'the others'} {most})"

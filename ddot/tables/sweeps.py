@@ -12,7 +12,6 @@ from ddot.tables.lines import (
     best,
     gather,
     measured_cells,
-    of_as_many_items,
     task_lines,
     trained_as_long,
 )
@@ -28,7 +27,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
     numbers = paper_tables()["steps"]
     sets = _varied(rows)
     shown = [row for row in rows if row["dataset"] in sets and row["method"] != UNFILLED]
-    taken = {row["steps"] for row in shown if row["steps"] is not None}
+    taken = {row["steps"] for row in shown}
     counts = sorted({*numbers["steps"], *taken})
     sections = []
     for row in numbers["rows"]:
@@ -37,7 +36,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
             at = dict(zip(numbers["steps"], row[key], strict=True))
             theirs.append((cell(name), *(cell(printed(at.get(count))) for count in counts)))
         sections.append(Section(f"paper, {row['model']}", tuple(theirs)))
-    found = {dataset: of_as_many_items(_swept(gather(rows, [dataset]))) for dataset in sets}
+    found = {dataset: _swept(gather(rows, [dataset])) for dataset in sets}
     lines = [line for some in found.values() for line in some]
     naming = replace(Naming.of(lines, timed=True), steps=False)  # the columns say them
     for dataset, here in found.items():
@@ -84,12 +83,12 @@ def _swept(lines: Sequence[Line]) -> list[Line]:
 def _over_steps(dataset: str, title: str, lines: Sequence[Line], naming: Naming, counts: list[int]) -> list[Section]:
     """A section for each line but for its steps: seconds, B2 and B4 in a column for each number of steps."""
     tops = {metric: best(lines, dataset, metric) for metric in ("bleu2", "bleu4")}
-    places: dict[str, list[int]] = {}
+    places: dict[tuple[str, str], list[int]] = {}  # folders of one name are two models
     for place, line in enumerate(lines):
-        places.setdefault(naming.name(line), []).append(place)
+        places.setdefault((naming.name(line), line.model), []).append(place)
     task = title.partition(":")[0]
     sections = []
-    for name, some in places.items():
+    for (name, _), some in places.items():
         body = []
         for head, metric in (("seconds a text", "seconds"), ("B2", "bleu2"), ("B4", "bleu4")):
             cells: dict[int | None, Cell] = {}

@@ -14,6 +14,8 @@ from ddot.checkpoint import save_model
 from ddot.cli.research import _not_learnt
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate
+from ddot.filling import roomy
+from ddot.ledger import Ledger
 from ddot.methods.insertion import Insertion
 from ddot.metrics import Fluency
 from ddot.package import training_of
@@ -91,8 +93,10 @@ def test_a_text_does_not_depend_on_those_it_is_filled_with(model, name):
     """Alone, and among others of which one is too long for the usual number of slots, and so gets more."""
     words = ("the", "small", "boat", "left", "the", "old", "harbour", "at", "dawn")
     few = [Item(str(i), words[: 9 - i], (0, 2, 5)) for i in range(4)]
-    long = Item("long", ("boat",) * 60, tuple(range(0, 60, 2)))
+    long = Item("long", ("boat",) * 60, tuple(range(58)))
     items = [*few, long]
+    prompts = [len(item.prompted(model.tokenizer, False).prompt) for item in items]
+    assert roomy(prompts[0], model.denoiser.config.slots) < roomy(prompts[-1], model.denoiser.config.slots)
     alone, _ = generate(replace(model, batch=1), items, ways()[name], located=False, steps=3)
     together, _ = generate(replace(model, batch=8), items, ways()[name], located=False, steps=3)
     assert alone == together
@@ -270,12 +274,47 @@ def test_what_somebody_else_wrote_is_left_alone(model, bench, tmp_path, held):
     assert not list(tmp_path.glob("rows*"))
 
 
+def test_a_row_that_lacks_its_end_is_not_written_onto(model, bench, tmp_path):
+    """Scoring after a kill: nothing is glued to the last row, and a text that was cut off is said to be missing."""
+    output = tmp_path / "rows.jsonl"
+    rows_of(model, bench, output, methods=("unfilled", "planned"), tasks=("free",), metrics=("length_error",))
+    texts = output.with_suffix(".texts.jsonl")
+    output.write_text(output.read_text()[:-1])
+    assert len(list(rescore(output, bench, ("exact",)))) == 2
+    assert len(read_rows(output)) == 4
+    texts.write_text(texts.read_text()[:-9])
+    with pytest.raises(ValueError, match="it was cut off: take it out, or go on with what wrote it"):
+        read_texts([output])
+    with pytest.raises(ValueError, match="has no text of item '2'"):
+        list(rescore(output, bench, ("d2",)))
+
+
+def test_a_number_that_is_asked_twice_is_filled_once(model, bench, tmp_path):
+    rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=("planned", "planned"), tasks=("free",))
+    assert len(rows) == 1
+
+
+def test_links_stay_links(tmp_path):
+    (tmp_path / "rows.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    Ledger(tmp_path / "rows.jsonl")
+    assert (tmp_path / "rows.jsonl").is_symlink()
+    assert not (tmp_path / "elsewhere.jsonl").exists()
+
+
 def test_a_model_that_learnt_more_since_is_not_taken_for_the_same(model, bench, tmp_path):
     output = tmp_path / "rows.jsonl"
     rows_of(replace(model, training={"training_steps": 20}), bench, output, methods=("unfilled", "planned"))
     before = output.read_text()
-    with pytest.raises(ValueError, match="after 20 steps of training, and it has 60 now"):
-        rows_of(replace(model, training={"training_steps": 60}), bench, output, methods=("planned",))
+    for now, said in (
+        ({"training_steps": 60}, "steps of training: 20, and it has 60 now; choose another --output"),
+        ({"training_steps": 20, "recipe": "toy"}, None),
+        ({"recipe": "toy"}, "steps of training: 20, and it has none now"),
+    ):
+        if said is None:  # what rows do not say cannot be another
+            assert rows_of(replace(model, training=now), bench, output, methods=("planned",)) == []
+            continue
+        with pytest.raises(ValueError, match=said):
+            rows_of(replace(model, training=now), bench, output, methods=("planned",))
     assert output.read_text() == before
     other = replace(model, name="another", training={"training_steps": 60})
     assert len(rows_of(other, bench, output, methods=("planned",))) == 2

@@ -318,6 +318,34 @@ def test_bold_compares_models_that_were_trained_as_long(scores, wanted):
     assert (BOLD in page) == bool(wanted)
 
 
+def test_the_unfilled_prompt_stands_beside_as_many_items_as_were_filled():
+    """By task; and where it alone is left out no note says that sweeps or trials were."""
+    free = [row(items=1000), row("unfilled", items=1000), row("unfilled", items=500)]
+    located = [row(task="located", items=500)]
+    unfilled = [key for key in table([*free, *located], "block") if "unfilled" in key]
+    assert unfilled == ["ours, free > prompt, unfilled", "ours, located > prompt, unfilled (n = 500)"]
+    for rows in (free, [row(items=3), row("unfilled", items=1000)], located):
+        said = render(rows, "block")
+        assert "left out" not in said
+        assert "Other numbers of steps" not in said
+    assert "500 items of each set." in render(located, "block")
+
+
+def test_a_row_that_tells_no_training_does_not_hide_what_others_of_its_model_tell():
+    rows = [row("ddot-u", model="a", bleu2=50.0, training_seconds=100.0), row(model="a", bleu2=40.0)]
+    rows += [row("lc", model="b", bleu2=45.0, training_seconds=100.0)]
+    found = {key.partition(" > ")[2]: cells[0] for key, cells in table(rows, "block").items() if "ours" in key}
+    assert [name for name, cell in found.items() if "⟨5" in cell] == ["DDOT-U"]
+    assert sum(cell.startswith("⟨") for cell in found.values()) == 1
+
+
+def test_folders_of_one_name_are_two_models():
+    rows = [row("lc", model=f"/{place}/run", bleu2=score) for place, score in (("a", 10.0), ("b", 20.0))]
+    said = render([*rows, *({**each, "steps": 4} for each in rows)], "steps")
+    assert "10.0" in said
+    assert "20.0" in said
+
+
 def test_ways_of_one_model_are_compared_whatever_its_training():
     rows = [
         row("ddot-u", model="long", training_seconds=2169.0),
@@ -584,14 +612,16 @@ def test_models_are_named_over_steps_if_they_differ_on_any_set():
 
 def test_seconds_name_their_device_and_how_many_texts_shared_it():
     rows = [row(steps=K, device="H200", batch=B) for K, B in ((4, 256), (16, 512))]
-    assert "Seconds on: H200 (256 or 512 texts at once)." in render(rows, "steps")
+    assert "Seconds on: H200 (up to 256 or 512 texts at once)." in render(rows, "steps")
     several = [row("lc", model="a", device="H200", batch=256), row("pop", model="b", device="H200", batch=512)]
-    assert "Seconds on: H200 (texts at once: a 256; b 512)." in render(several, "main")
+    assert "Seconds on: H200 (texts at once, at most: a 256; b 512)." in render(several, "main")
     several += [row("ddot-u", model="c", device="H200", batch=512), row("ddot-r", model="d", device="H200", batch=None)]
-    assert "Seconds on: H200 (texts at once: a 256; the others 512)." in render(several, "main")
+    assert "Seconds on: H200 (texts at once, at most: a 256; the others 512)." in render(several, "main")
     several += [row("ddot-u", model="c", dataset="yelp-block", device="H200", batch=64), row("no-ot", batch=1)]
     several += [row("ddot-t", model="e", device="H200", batch=256)]
-    assert "Seconds on: H200 (texts at once: b 512; c 64 or 512; the others 256), cpu." in render(several, "main")
+    assert "Seconds on: H200 (texts at once, at most: b 512; c 64 or 512; the others 256), cpu." in render(
+        several, "main"
+    )
     assert "Seconds on: cpu." in render([row(steps=4), row(steps=16), row("lc", seconds=None, device="H200")], "steps")
 
 
