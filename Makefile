@@ -3,7 +3,8 @@
 # make lint   ruff and mypy alone
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
+# Not compiled beforehand: most of what comes with torch is never imported.
+PIP := $(BIN)/pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 # By path: found by a hook, the package would be hidden from whoever stands in the folder that holds this one.
 HERE := --config-settings editable_mode=compat -e
 # What the tests need beyond the core.

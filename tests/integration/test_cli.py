@@ -288,7 +288,7 @@ def test_a_recipe_is_evaluated_where_it_was_trained(capsys, monkeypatch, folder,
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "toy").symlink_to(folder)
     assert ddot(*asked, "--steps", 2, cwd=tmp_path).returncode == 0
-    assert {row["model"] for row in lines(tmp_path / "rows.jsonl")} == {"toy"}
+    assert {row["model"] for row in lines(tmp_path / "rows.jsonl")} == {"runs/toy"}
 
 
 def test_trace_and_plot_from_it(folder, tmp_path):
