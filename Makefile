@@ -3,8 +3,7 @@
 # make lint   ruff and mypy alone
 PYTHON ?= python3
 BIN := .venv/bin
-# Not compiled beforehand: most of what comes with torch is never imported.
-PIP := $(BIN)/pip install -q --disable-pip-version-check --no-compile -c constraints.txt
+PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # By path: found by a hook, the package would be hidden from whoever stands in the folder that holds this one.
 HERE := --config-settings editable_mode=compat -e
 # What the tests need beyond the core.
@@ -15,7 +14,7 @@ demo: .venv/ready
 	@FORCE_COLOR=1 $(BIN)/ddot infill < examples/demo.txt
 
 test: .venv/ready-for-tests lint
-	OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/ready-for-tests
 	$(BIN)/ruff check .
