@@ -80,6 +80,7 @@ timed() { # method, ways, steps
 timed ddot ddot-u
 timed ddot ddot-r 16
 timed ddot_t ddot-t
+timed ddot_u ddot-u
 timed lc lc
 timed pop pop
 timed fixed fixed-guessed,fixed-oracle 16
