@@ -1,14 +1,23 @@
-"""Where `ddot evaluate` writes: rows, and the texts beside them. A kill in the middle of either loses no whole line."""
+"""Where `ddot evaluate` writes: rows, and the texts beside them. A kill in the middle of either loses no whole line.
+
+Several may write at once: lines are added in one piece, while nobody else adds any.
+"""
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from errno import EACCES
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ddot.benchmarks import Text
-from ddot.files import write_whole
 from ddot.rows import IDENTITY, Row, identity
+
+if sys.platform != "win32":
+    import fcntl
 
 _BEGIN = b'{"model": '  # of every line that is written here
 # What rows say of how their model was trained.
@@ -37,7 +46,7 @@ class Ledger:
         self.rows = _read(file, texts=False)
         _read(self.texts, texts=True)
         for path in (file, self.texts):
-            _try_to_write(path.resolve())
+            _refuse_unwritable(path.resolve())
             mend(path)
         self._there = {identity(row) for row in self.rows}
 
@@ -58,19 +67,37 @@ class Ledger:
     def add(self, row: Mapping[str, Any], texts: Mapping[str, Text]) -> None:
         """The texts first: a row that is there has all of its texts."""
         about = {name: row[name] for name in IDENTITY}
-        with open(self.texts, "a", encoding="utf-8") as file:
-            for name, text in texts.items():
-                said = about | {"id": name, "text": text if isinstance(text, str) else " ".join(text)}
-                file.write(json.dumps(said, ensure_ascii=False) + "\n")
-        with open(self.file, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        said = {name: text if isinstance(text, str) else " ".join(text) for name, text in texts.items()}
+        append(self.texts, (about | {"id": name, "text": text} for name, text in said.items()))
+        append(self.file, [row])
         self._there.add(identity(row))
+
+
+def append(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines to rows or texts, none of them to a line that somebody's kill cut off."""
+    mend(file)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    with _alone(file, "ab") as opened:
+        opened.write(lines)
 
 
 def mend(file: Path) -> None:
     """Give the last line of rows or texts its end, or take it away where a kill cut it off."""
-    if file.is_file() and (mended := _mended(whole := file.read_bytes())) != whole:
-        write_whole(file.resolve(), mended)
+    if not file.is_file() or _mended(whole := file.read_bytes()) == whole:
+        return
+    with _alone(file, "r+b") as opened:
+        mended = _mended(opened.read())  # what looked cut off may have been written on since
+        opened.truncate(min(len(mended), opened.tell()))
+        opened.write(mended[opened.tell() :])
+
+
+@contextmanager
+def _alone(file: Path, mode: str) -> Iterator[Any]:
+    """A file that nobody else changes meanwhile."""
+    with open(file, mode) as opened:
+        if sys.platform != "win32":
+            fcntl.flock(opened, fcntl.LOCK_EX)  # until it is closed
+        yield opened
 
 
 def _mended(whole: bytes) -> bytes:
@@ -106,13 +133,13 @@ def _line(line: bytes, texts: bool) -> dict[str, Any]:
     return row
 
 
-def _try_to_write(file: Path) -> None:
-    """Refuse a file that cannot be written before the work is done, and leave nothing behind."""
-    was_there = file.exists()
+def _refuse_unwritable(file: Path) -> None:
+    """Before the work is done, and without making a file that others may begin to write into."""
     try:
-        with open(file, "ab"):
-            pass
+        if file.exists():
+            with open(file, "ab"):
+                pass
+        elif not os.access(file.parent, os.W_OK):
+            raise OSError(EACCES, os.strerror(EACCES))
     except OSError as error:
         raise ValueError(f"{file} cannot be written ({error.strerror}); choose another --output") from None
-    if not was_there:
-        file.unlink()

@@ -3,13 +3,12 @@
 The model that filled them is not needed: rows and texts as `ddot evaluate` wrote them, and the benchmark's items.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ddot.benchmarks import BenchmarkItem, read_set
-from ddot.ledger import mend
+from ddot.ledger import append, mend
 from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
 from ddot.rows import IDENTITY, check, identity, is_number, place_of
 from ddot.tables import read_rows
@@ -45,8 +44,7 @@ def rescore(
             found["samples"] = samples
         row |= found
         if any(name in found for name in lacking):
-            with open(file, "a", encoding="utf-8") as output:
-                output.write(json.dumps(row) + "\n")
+            append(file, [row])
         yield row
 
 

@@ -1,6 +1,8 @@
 """Rows of an evaluation: made once, gone on with, never mistaken for somebody else's file."""
 
+import fcntl
 import json
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +17,7 @@ from ddot.cli.research import _not_learnt
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate
 from ddot.filling import roomy
-from ddot.ledger import Ledger
+from ddot.ledger import Ledger, append, mend
 from ddot.methods.insertion import Insertion
 from ddot.metrics import Fluency
 from ddot.package import training_of
@@ -287,6 +289,20 @@ def test_a_row_that_lacks_its_end_is_not_written_onto(model, bench, tmp_path):
         read_texts([output])
     with pytest.raises(ValueError, match="has no text of item '2'"):
         list(rescore(output, bench, ("d2",)))
+
+
+def test_nothing_is_added_to_a_line_that_somebody_else_is_writing(tmp_path):
+    file, row = tmp_path / "rows.jsonl", {"model": "theirs", "steps": 16}
+    half, rest = b'{"model": "theirs",', b' "steps": 16}\n'
+    with open(file, "ab", buffering=0) as held, ThreadPoolExecutor(2) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write(half)
+        waiting = [pool.submit(append, file, [{"model": "ours"}]), pool.submit(mend, file)]
+        assert not wait(waiting, timeout=0.3).done
+        held.write(rest)
+        fcntl.flock(held, fcntl.LOCK_UN)
+        assert not wait(waiting).not_done
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [row, {"model": "ours"}]
 
 
 def test_a_number_that_is_asked_twice_is_filled_once(model, bench, tmp_path):
