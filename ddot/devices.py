@@ -13,3 +13,8 @@ def device_of(name: str) -> torch.device:
     if not there.get(where.type, False):
         raise ValueError(f"device is {name}, but torch finds no GPU here; use cpu")
     return where
+
+
+def called(device: torch.device) -> str:
+    """What rows say of a device: the name of a GPU, or its kind."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

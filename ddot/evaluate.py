@@ -19,6 +19,7 @@ from ddot.benchmarks import BenchmarkItem, CodePrompt, Text, read_set
 from ddot.chance import row_keys
 from ddot.checkout import commit
 from ddot.denoiser import Denoiser
+from ddot.devices import called
 from ddot.filling import fill, gap_tokens, mean_length, plan, roomy
 from ddot.ledger import Ledger
 from ddot.metrics import METRICS, Fluency, score
@@ -154,7 +155,7 @@ def evaluate(
             texts, seconds = generate(model, items, by_name[method], task == "located", K, seed)
             row |= model.training
         row |= score(items, texts, metrics, fluency) | _cut(items, model.tokenizer)
-        row |= {"seconds": seconds, "batch": model.batch, "device": _device(model.denoiser), "commit": code}
+        row |= {"seconds": seconds, "batch": model.batch, "device": called(model.denoiser.device), "commit": code}
         ledger.add(row, {item.id: text for item, text in zip(items, texts, strict=True)})
         yield row
 
@@ -164,8 +165,3 @@ def _cut(items: Sequence[BenchmarkItem], tokenizer: Tokenizer) -> dict[str, int]
     prompts = [item.prompted(tokenizer, True) for item in items]
     found = [prompt.is_cut for prompt in prompts if isinstance(prompt, CodePrompt)]
     return {"cut": sum(found)} if found else {}
-
-
-def _device(denoiser: Denoiser) -> str:
-    device = denoiser.device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -48,6 +48,14 @@ TerminalName = Annotated[
 ]
 
 
+def numbers(text: str, name: str) -> list[int]:
+    """Whole numbers with commas, each once."""
+    try:
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
+
+
 def show(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Rows to stdout: JSON lines, or a table with numbers rounded for reading."""
     if as_json:

@@ -1,11 +1,11 @@
-"""Commands that measure speed: bench coupling, infill, train."""
+"""Commands that measure speed: bench coupling, infill, methods, train."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, show
+from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, numbers, show
 
 
 @bench.command("coupling")
@@ -46,6 +46,30 @@ def bench_infill(
 
     torch.set_num_threads(1)
     show(measure(model, steps, rounds, device), as_json)
+
+
+@bench.command("methods")
+def bench_methods(
+    model: ModelName = None,
+    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "2,4,8,16,32,64",
+    texts: Annotated[int | None, typer.Option(min=1, help="Texts at once. Default: 1, or 512 on a GPU.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Times each is measured.")] = 3,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Milliseconds a text of left context, PoP and DDOT-U for each number of steps, and how many times as fast as left
+    context that is; one run, one core.
+
+    Example: ddot bench methods --steps 2,16
+
+    Example: ddot bench methods --device cuda --json
+    """
+    import torch
+
+    from ddot.bench.methods import measure
+
+    torch.set_num_threads(1)
+    show(measure(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
 
 
 @bench.command("train")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, show
+from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, numbers, show
 
 if TYPE_CHECKING:
     from ddot.metrics import Fluency
@@ -124,7 +124,7 @@ def evaluate(
 
     options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
     sets, kinds, ways, measures = (_names(text, option) for option, text in options.items())
-    counts = _numbers(steps, "--steps")
+    counts = numbers(steps, "--steps")
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
     if is_compressed(find(name)):
@@ -192,13 +192,6 @@ def _names(text: str, option: str) -> list[str]:
     if "" in names:
         raise ValueError(f"{option} wants names with commas between them, got '{text}'")
     return names
-
-
-def _numbers(text: str, name: str) -> list[int]:
-    try:
-        return list(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
 
 
 @app.command("score")

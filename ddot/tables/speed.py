@@ -12,6 +12,7 @@ BENCHES = {
     "contender": ("speed-coupling", "Speed of the coupling, one core"),
     "network": ("speed-train", "Speed of training"),
     "way": ("speed-infill", "Speed of infilling, one core"),
+    "sampler": ("speed-methods", "Speed of the methods"),
 }
 
 

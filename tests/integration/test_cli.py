@@ -273,6 +273,7 @@ def test_info_and_help(folder):
         "prepare",
         "plot trajectories",
         "bench infill",
+        "bench methods",
     ):
         helped = ddot(*command.split(), "--help")
         assert helped.returncode == 0

@@ -1,0 +1,74 @@
+"""`ddot bench methods`: what a number of steps costs by each method, against left context, by turns in one run.
+
+Every text has as many slots, and left context reads as many again. Weights do not matter for speed: all methods run on
+those there are.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddot.bench.infill import varied
+from ddot.chance import row_keys
+from ddot.devices import called
+from ddot.filling import roomy
+from ddot.infill import load
+from ddot.methods.ddot import DDOT
+from ddot.methods.left_context import LeftContext
+from ddot.methods.method import Method
+from ddot.methods.position_prediction import PositionPrediction
+from ddot.template import parse
+from ddot.typist import view
+
+METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
+BARS = {"ddot-u": 1.8}  # times as fast as left context
+
+
+def measure(
+    model: str | Path | None = None,
+    steps: Sequence[int] = (2, 4, 8, 16, 32, 64),
+    texts: int | None = None,
+    rounds: int = 3,
+    device: str | None = None,
+) -> list[dict[str, Any]]:
+    """Rows: milliseconds a text, the median over rounds, `texts` of them at once (one, or 512 on a GPU)."""
+    for name, number in (*(("steps", K) for K in steps), ("texts", texts), ("rounds", rounds)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} is {number}; at least 1 is wanted")
+    loaded = load(model, device)
+    denoiser = loaded.denoiser
+    on_gpu = denoiser.device.type == "cuda"
+    count = texts or (512 if on_gpu else 1)
+    prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
+
+    def seconds(method: Method, K: int) -> float:
+        start = time.perf_counter()
+        for _ in method.sample(denoiser, prompts, roomy(0), K, row_keys(0, count)):
+            pass
+        if on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    times: dict[tuple[int, str], list[float]] = {}
+    with torch.inference_mode(), denoiser.quickly():
+        for turn, K, name in product(range(rounds + 1), steps, METHODS):
+            if turn == 0:  # warms up
+                seconds(METHODS[name], 1)
+                continue
+            print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
+            times.setdefault((K, name), []).append(seconds(METHODS[name], K))
+    rows = []
+    for (K, name), some in times.items():
+        faster = float(np.median(times[K, "lc"]) / np.median(some))
+        rows.append({
+            "sampler": name, "device": called(denoiser.device), "texts_at_once": count, "steps": K,
+            "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
+            "bar": BARS.get(name), "met": faster >= BARS[name] if name in BARS else None,
+        })  # fmt: skip
+    return rows
