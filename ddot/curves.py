@@ -6,12 +6,8 @@ Data alone; `charts` draws it.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from pathlib import Path
 from typing import Any
 
-from ddot.benchmarks import read_items
-from ddot.metrics.words import success
-from ddot.rescore import read_texts
 from ddot.rows import UNFILLED, Row, measured
 from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
 from ddot.tables.naming import Naming, model_name, several_models
@@ -24,6 +20,7 @@ AXES = {
 }  # fmt: skip
 # What steps mean nothing to: a level, not a curve over them.
 STEPLESS = (UNFILLED, "autoregressive")
+Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # of the number of given words, where there are more numbers than that
 
 
@@ -149,61 +146,52 @@ _AGAINST: Mapping[str, tuple[str, Callable[[str, Sequence[Line], str, str], Curv
 }
 
 
-def success_by_given(
-    files: Sequence[Path], bench: Path, dataset: str | None = None, task: str | None = None
-) -> list[Chart]:
-    """A chart for each set and task: the share of texts that keep what is given, against how many words that is.
-
-    `files` are those that `ddot evaluate` wrote, rows or texts; the texts of rows stand beside them.
-    """
-    texts = [row for row in read_texts(files) if row["method"] != UNFILLED]
-    if not texts:
-        raise ValueError(f"there are no filled texts in {', '.join(map(str, files))}; make some with ddot evaluate")
-    items = {}
-    for name, split in {(row["dataset"], row["split"]) for row in texts}:
-        items[name, split] = {item.id: item for item in read_items(bench / f"{name}.{split}.jsonl")}
-    groups: dict[tuple[str, str], dict[tuple[Any, ...], list[tuple[int, bool]]]] = {}
-    for row in texts:
-        item = items[row["dataset"], row["split"]].get(row["id"])
-        if item is None:
-            raise ValueError(
-                f"{row['dataset']}.{row['split']}.jsonl in {bench} has no item '{row['id']}'; "
-                "give the --bench the texts were made from"
-            )
-        kept = success([item.given], [row["text"].split()]).value == 100
+def success_by_given(rows: Iterable[Row], dataset: str | None = None, task: str | None = None) -> list[Chart]:
+    """A chart for each set and task: the share of texts that keep what is given, against how many words that is."""
+    ours = [row for row in measured(rows) if row.get("kept") and row["method"] != UNFILLED]
+    if not ours:
+        raise ValueError(
+            "no row says how many texts keep what is given; ddot evaluate writes that beside success, and "
+            "ddot score rows.jsonl --bench DIR --metrics success adds it"
+        )
+    groups: dict[tuple[str, str], dict[tuple[Any, ...], Counts]] = {}
+    for row in ours:
         way = tuple(row[name] for name in ("method", "model", "steps", "split", "items"))
-        groups.setdefault((row["dataset"], row["task"]), {}).setdefault(way, []).append((len(item.given), kept))
+        counts = groups.setdefault((row["dataset"], row["task"]), {}).setdefault(way, {})
+        for given, (kept, texts) in row["kept"].items():
+            before = counts.get(int(given), (0, 0))
+            counts[int(given)] = (before[0] + kept, before[1] + texts)
     charts = []
-    for name in _sets(texts, dataset):
-        for which in (*TASKS, *sorted({row["task"] for row in texts} - set(TASKS))):
+    for name in _sets(ours, dataset):
+        for which in (*TASKS, *sorted({row["task"] for row in ours} - set(TASKS))):
             if (name, which) in groups and task in (None, which):
                 charts.append(_success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which]))
     if not charts:
-        raise ValueError(
-            f"there are no texts of the task '{task}'; there are {', '.join(sorted({r['task'] for r in texts}))}"
-        )
+        raise ValueError(f"the rows have no task '{task}'; they have {', '.join(sorted({r['task'] for r in ours}))}")
     return charts
 
 
-def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Sequence[tuple[int, bool]]]) -> Chart:
-    counts = sorted({count for some in ways.values() for count, _ in some})
+def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Counts]) -> Chart:
+    counts = sorted({count for some in ways.values() for count in some})
     ranges = [(count, count) for count in counts]
     if len(counts) > _RANGES:
-        every = sorted(count for some in ways.values() for count, _ in some)
+        every = sorted(count for some in ways.values() for count, (_, texts) in some.items() for _ in range(texts))
         edges = sorted({every[len(every) * part // _RANGES] for part in range(_RANGES)})
         ranges = [(low, high - 1) for low, high in zip(edges, [*edges[1:], counts[-1] + 1], strict=True)]
-    models, steps = several_models((way[0], way[1]) for way in ways), len({way[2] for way in ways}) > 1
+    models = several_models((way[0], way[1]) for way in ways)
+    steps, sizes = (len({way[place] for way in ways}) > 1 for place in (2, 4))
     curves = []
     order = list(LABELS)
     for way in sorted(ways, key=lambda way: (order.index(way[0]) if way[0] in order else len(order), *map(str, way))):
-        method, model, taken, split, _ = way
+        method, model, taken, split, items = way
         parts = [LABELS.get(method, method), *[model_name(model)] * (method in models)]
-        parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test")
+        parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test") + [f"n = {items:,}"] * sizes
         points = []
         for place, (low, high) in enumerate(ranges):
-            kept = [success for count, success in ways[way] if low <= count <= high]
-            if kept:
-                points.append(Point(float(place), 100 * sum(kept) / len(kept), *_interval(sum(kept), len(kept))))
+            inside = [both for count, both in ways[way].items() if low <= count <= high]
+            if texts := sum(count for _, count in inside):
+                kept = sum(count for count, _ in inside)
+                points.append(Point(float(place), 100 * kept / texts, *_interval(kept, texts)))
         curves.append(Curve(", ".join(parts), method, tuple(points)))
     names = {float(place): str(low) if low == high else f"{low}–{high}" for place, (low, high) in enumerate(ranges)}
     return Chart(title, "words given", AXES["success"], tuple(curves), names=names)

@@ -61,6 +61,13 @@ def _are_intervals(value: Any) -> bool:
     )
 
 
+def _are_shares(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        name.isdecimal() and isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair))
+        and 0 <= pair[0] <= pair[1] > 0 for name, pair in value.items()
+    )  # fmt: skip
+
+
 _NAME = Kind("a name", lambda value: isinstance(value, str) and bool(value.strip()))
 _WHOLE = Kind("a whole number", _is_whole)
 _COUNT = Kind("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1)
@@ -75,6 +82,7 @@ _BESIDE_KINDS = {
     **dict.fromkeys(("batch", "cut", "samples", "training_steps"), _WHOLE),
     **dict.fromkeys(("training_seconds", "position_factor"), _NUMBER),
     "intervals": _INTERVALS,
+    "kept": Kind("for each number of given words [texts that keep them, texts]", _are_shares),
 }
 
 

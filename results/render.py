@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from ddot.charts import draw_charts
-from ddot.curves import quality
+from ddot.curves import quality, success_by_given
 from ddot.tables import insert, read_rows, render
 from ddot.template import parse
 
@@ -36,7 +36,7 @@ methods = render([row for row in alike if row["method"] in PLAIN], "methods")
 tables = {"overview": render(embedded, "overview"), "methods": methods, "speed": render(speeds, "speed")}
 insert(ROOT / "README.md", tables)
 insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})
-every = [*rows, *differences, *speeds]
+every = [*rows, *differences, *speeds, *read_rows(RESULTS / "bench-methods.jsonl")]
 (RESULTS / "tables.md").write_text(f"# Every table\n\n{render(every)}")
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
 likeliest = [row for row in alike if not row["method"].endswith("-drawn")]
@@ -45,3 +45,7 @@ charts = []
 for metric, against in product(("bleu4", "success"), ("steps", "seconds")):
     charts += quality([row for row in alike if row["method"] in swept], against, metric, "1bw-block", "free")
 draw_charts(charts, ROOT / "docs" / "quality.png")
+# One model a method, and nothing that keeps the given words by construction.
+MOVES = ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "autoregressive", "insertion")
+once = [row for row in alike if row["method"] in MOVES and row["steps"] == 16 and row["task"] == "free"]
+draw_charts(success_by_given(row for row in once if row["recipe"] != "smollm2_ddot_u"), ROOT / "docs" / "success.png")

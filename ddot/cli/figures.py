@@ -36,17 +36,17 @@ def plot_quality(
 @plot.command("success")
 def plot_success(
     rows: Rows,
-    bench: Annotated[Path, typer.Option(help="Folder of benchmark .jsonl files.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("success.png"),
     dataset: Dataset = None,
     task: Task = None,
 ) -> None:
-    """Share of texts that keep what is given, against how many words that is. Reads the texts beside the rows.
+    """Share of texts that keep what is given, against how many words that is.
 
-    Example: ddot plot success rows.jsonl --bench bench -o success.png
+    Example: ddot plot success rows.jsonl -o success.png
     """
     from ddot.charts import draw_charts
     from ddot.curves import success_by_given
+    from ddot.tables import read_rows
 
-    draw_charts(success_by_given(rows, bench, dataset, task), output)
+    draw_charts(success_by_given(read_rows(*rows), dataset, task), output)
     print(output)

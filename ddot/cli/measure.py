@@ -51,7 +51,7 @@ def bench_infill(
 @bench.command("methods")
 def bench_methods(
     model: ModelName = None,
-    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "2,4,8,16,32,64",
+    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "2,4,8,16",
     texts: Annotated[int | None, typer.Option(min=1, help="Texts at once. Default: 1, or 512 on a GPU.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Times each is measured.")] = 3,
     device: Device = None,

@@ -149,7 +149,19 @@ def evaluate(
     if lacking := [name for name in measures if any(name not in row for row in had)]:
         adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
         print(f"ddot: {adds} adds what is missing, once it can be had", file=sys.stderr)
-    aside = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", *training)
+    aside = (
+        "model",
+        "split",
+        "seed",
+        "items",
+        "length_error_abs",
+        "batch",
+        "device",
+        "commit",
+        "cut",
+        "kept",
+        *training,
+    )
     aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
 

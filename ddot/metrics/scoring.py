@@ -113,6 +113,7 @@ def score(
 ) -> dict[str, Any]:
     """The metrics `wanted`, by name. A metric that cannot be had leaves a sentence under "missing", the others go on.
 
+    Beside success "kept" says of how many texts it holds: {words given: [texts that keep them, texts]}.
     With `samples` resamples of the items, "intervals" holds [low, high] at 95% for metrics that are sums over items.
     `language_model`, for perplexity: a folder, or a function (see fluency.py); a `Fluency` is named beside it.
     """
@@ -120,6 +121,8 @@ def score(
     row: dict[str, Any] = {name: _value(metric) for name, metric in had.found.items()}
     if isinstance(language_model, Fluency) and "perplexity" in row:
         row["language_model"] = language_model.name
+    if isinstance(kept := had.found.get("success"), Sums):
+        row["kept"] = _kept(kept, [len(item.given) for item in items])
     if samples:
         sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
         row["intervals"] = {name: list(interval(metric, samples, seed)) for name, metric in sums.items()}
@@ -171,6 +174,14 @@ def measure(
 
 def _value(metric: Sums | float) -> float:
     return metric.value if isinstance(metric, Sums) else metric
+
+
+def _kept(success: Sums, given: Sequence[int]) -> dict[str, list[int]]:
+    found: dict[int, list[int]] = {}
+    for count, (percent, _) in sorted(zip(given, success.rows, strict=True), key=lambda pair: pair[0]):
+        kept, texts = found.get(count, (0, 0))
+        found[count] = [kept + int(percent == 100), texts + 1]
+    return {str(count): both for count, both in found.items()}
 
 
 def _missing(items: Sequence[Reference]) -> list[Sequence[int]]:

@@ -81,25 +81,17 @@ def test_seeds_models_devices_tasks_and_sets():
     assert set(AXES) <= set(METRICS)
 
 
-@pytest.fixture
-def bench(tmp_path):
-    """Items with 0 to 11 given words, and texts of two ways: one right, one that loses the order of more than four."""
-    words = [f"w{i}" for i in range(12)]
-    items = [{"id": f"{n}-{k}", "words": words, "keep": list(range(n))} for n in range(12) for k in range(3)]
-    (tmp_path / "1bw-block.test.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    (tmp_path / "some").mkdir()
-    lines = []
-    for method in ("ddot-u", "lc", "unfilled"):
-        about = {key: value for key, value in row(method).items() if key not in ("bleu2", "bleu4", "seconds", "device")}
-        for item in items:
-            wrong = method == "lc" and len(item["keep"]) > 4 and not item["id"].endswith("-0")
-            lines.append(about | {"id": item["id"], "text": " ".join(words[::-1] if wrong else words)})
-    (tmp_path / "some" / "rows.texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return tmp_path
+# Texts with 0 to 11 given words, three of each: one way keeps all, one but a third of those with more than four.
+KEPT = [
+    row("ddot-u", items=36, kept={str(n): [3, 3] for n in range(12)}),
+    *(row("lc", items=36, seed=seed, kept={str(n): [(1, 2)[seed] if n > 4 else 3, 3] for n in some})
+      for seed, some in enumerate([range(12), range(5)])),
+    row("unfilled", items=36, kept={"0": [3, 3]}),
+]  # fmt: skip
 
 
-def test_success_by_hand(bench):
-    (chart,) = success_by_given([bench / "some" / "rows.jsonl"], bench)
+def test_success_by_hand():
+    (chart,) = success_by_given(KEPT)
     assert (chart.title, chart.x) == ("One-Billion-Word, block, free", "words given")
     assert [curve.name for curve in chart.curves] == ["LC", "DDOT-U"]  # what nobody filled is not there
     ranges = [(int(name.split("–")[0]), int(name.split("–")[-1])) for name in chart.names.values()]
@@ -107,13 +99,15 @@ def test_success_by_hand(bench):
     assert 2 < len(ranges) <= 8
     for curve in chart.curves:
         for point, (low, high) in zip(curve.points, ranges, strict=True):
-            share = {n: 1.0 if curve.name == "DDOT-U" or n <= 4 else 1 / 3 for n in range(low, high + 1)}
-            count = 3 * len(share)
-            assert point.y == pytest.approx(100 * sum(share.values()) / len(share))
-            exact = binomtest(round(point.y * count / 100), count).proportion_ci(method="wilson")
+            texts = {n: 6 if curve.name == "LC" and n <= 4 else 3 for n in range(low, high + 1)}  # of both seeds
+            kept = sum(count if curve.name == "DDOT-U" or n <= 4 else 1 for n, count in texts.items())
+            count = sum(texts.values())
+            assert point.y == pytest.approx(100 * kept / count)
+            exact = binomtest(kept, count).proportion_ci(method="wilson")
             assert (point.low, point.high) == pytest.approx((100 * exact.low, 100 * exact.high), abs=1e-4)
-    few = success_by_given([bench / "some" / "rows.texts.jsonl"], bench, "1bw-block", "free")
-    assert few == [chart]
+    assert success_by_given(KEPT, "1bw-block", "free") == [chart]
+    (both,) = success_by_given([*KEPT, row("lc", items=3, kept={"7": [3, 3]})])
+    assert [curve.name for curve in both.curves] == ["LC, n = 3", "LC, n = 36", "DDOT-U, n = 36"]
 
 
 def test_the_drawing_holds_the_data():
@@ -163,8 +157,7 @@ def test_files_name_every_curve(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_mistakes_are_sentences(bench, tmp_path):
-    texts = bench / "some" / "rows.texts.jsonl"
+def test_mistakes_are_sentences(tmp_path):
     for wrong, sentence in [
         (lambda: quality([row()]), "no way has bleu4 at several numbers of steps on any set, any task"),
         (lambda: quality([row(seconds=None)], "seconds"), "no way has bleu4 and seconds on any set"),
@@ -175,27 +168,21 @@ def test_mistakes_are_sentences(bench, tmp_path):
         (lambda: quality(SWEEP, dataset="mine"), "the rows have no set 'mine'; they have 1bw-block"),
         (lambda: quality([*SWEEP, row(task="located")], task="located"), "on any set, located"),
         (lambda: draw_charts(quality(SWEEP), tmp_path / "a.pdf"), "ends in neither .png nor .svg"),
-        (lambda: success_by_given([texts], bench, task="located"), "no texts of the task 'located'; there are free"),
+        (lambda: success_by_given(KEPT, task="located"), "the rows have no task 'located'; they have free"),
+        (lambda: success_by_given(KEPT, "mine"), "the rows have no set 'mine'; they have 1bw-block"),
+        (lambda: success_by_given(SWEEP), "ddot score rows.jsonl --bench DIR --metrics success adds it"),
+        (lambda: success_by_given([row(kept={"4": [3, 2]})]), "under 'kept'; wanted for each number of given words"),
     ]:
         with pytest.raises(ValueError, match=re.escape(sentence)):
             wrong()
-    (bench / "1bw-block.test.jsonl").write_text(json.dumps({"id": "x", "words": ["a"], "keep": []}) + "\n")
-    with pytest.raises(ValueError, match="has no item '0-0'; give the --bench"):
-        success_by_given([texts], bench)
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row()) + "\n")
-    with pytest.raises(FileNotFoundError, match=r"no texts at .*rows\.texts\.jsonl"):
-        success_by_given([tmp_path / "rows.jsonl"], bench)
-    (tmp_path / "rows.texts.jsonl").write_text(json.dumps(row()) + "\n")
-    with pytest.raises(ValueError, match=r"rows.texts.jsonl, line 1 has no 'id'"):
-        success_by_given([tmp_path / "rows.jsonl"], bench)
 
 
-def test_commands(bench, tmp_path, monkeypatch, capsys):
+def test_commands(tmp_path, monkeypatch, capsys):
     rows = tmp_path / "sweep.jsonl"
-    rows.write_text("".join(json.dumps(each) + "\n" for each in SWEEP))
+    rows.write_text("".join(json.dumps(each) + "\n" for each in [*SWEEP, *KEPT]))
     for arguments in (
         ["quality", str(rows), "--against", "seconds"],
-        ["success", str(bench / "some" / "rows.jsonl"), "--bench", str(bench)],
+        ["success", str(rows)],
     ):
         file = tmp_path / "figure.svg"
         done = CliRunner().invoke(app, ["plot", *arguments, "-o", str(file)])

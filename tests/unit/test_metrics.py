@@ -470,7 +470,9 @@ def test_identical_texts_score_best():
 @settings(max_examples=8)
 def test_the_order_of_items_does_not_matter(order):
     moved = score([ITEMS[i] for i in order], [TEXTS[i] for i in order], ON_WORDS)
-    assert moved == pytest.approx(score(ITEMS, TEXTS, ON_WORDS))
+    same = score(ITEMS, TEXTS, ON_WORDS)
+    assert moved.pop("kept") == same.pop("kept")
+    assert moved == pytest.approx(same)
 
 
 def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
@@ -482,7 +484,7 @@ def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
     assert found["missing"]["bleu2"] == "BLEU needs the package sacrebleu; pip install -e '.[metrics]'"
     assert found["nist4"] == nist(REFERENCES, TEXTS, 4).value
     assert found["success"] == 75  # all but "in the"
-    assert set(found["intervals"]) == set(found) - {"missing", "intervals", "d2", "d4"}
+    assert set(found["intervals"]) == set(found) - {"missing", "intervals", "kept", "d2", "d4"}
     low, high = found["intervals"]["nist4"]
     assert low < found["nist4"] < high
 
@@ -501,6 +503,7 @@ class Program:
 
 def test_programs_are_scored_as_they_are_written():
     found = score([Program(PROGRAM)], [PROGRAM], ["bleu4", "success", "codebleu"])
+    assert found.pop("kept") == {"2": [1, 1]}
     assert found == pytest.approx({"bleu4": 100, "success": 100, "codebleu": 100})
     assert "line breaks" in score(ITEMS, TEXTS, ["codebleu"])["missing"]["codebleu"]
     assert "words are missing" in score([Program(PROGRAM)], [PROGRAM], ["gaps_found"])["missing"]["gaps_found"]
@@ -527,7 +530,13 @@ def test_compare_is_the_difference_of_scores():
 
 def test_evaluate_scores_the_usual():
     found = evaluate.score(ITEMS, TEXTS)
-    assert list(found) == ["bleu2", "bleu4", "success", "length_error", "length_error_abs"]
+    assert list(found) == ["bleu2", "bleu4", "success", "length_error", "length_error_abs", "kept"]
+    for count in {len(item.given) for item in ITEMS}:
+        some = [(item, text) for item, text in zip(ITEMS, TEXTS, strict=True) if len(item.given) == count]
+        alone = score(*zip(*some, strict=True), ["success"])["success"]
+        kept, texts = found["kept"][str(count)]
+        assert (100 * kept / texts, texts) == (pytest.approx(alone), len(some))
+    assert sum(texts for _, texts in found["kept"].values()) == len(ITEMS)
     assert found["length_error"] == pytest.approx((-1 - 1 + 0 + 0) / 4)
 
 
