@@ -20,6 +20,7 @@ AXES = {
 }  # fmt: skip
 # What steps mean nothing to: a level, not a curve over them.
 STEPLESS = (UNFILLED, "autoregressive")
+ADDS_KEPT = "ddot score rows.jsonl --bench DIR --metrics success adds it"
 Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # of the number of given words, where there are more numbers than that
 
@@ -146,29 +147,40 @@ _AGAINST: Mapping[str, tuple[str, Callable[[str, Sequence[Line], str, str], Curv
 }
 
 
-def success_by_given(rows: Iterable[Row], dataset: str | None = None, task: str | None = None) -> list[Chart]:
-    """A chart for each set and task: the share of texts that keep what is given, against how many words that is."""
-    ours = [row for row in measured(rows) if row.get("kept") and row["method"] != UNFILLED]
+def success_by_given(
+    rows: Iterable[Row], dataset: str | None = None, task: str | None = None
+) -> tuple[list[Chart], list[Row]]:
+    """(a chart for each set and task, rows that are left out because they do not say what was kept).
+
+    The share of texts that keep what is given, against how many words that is.
+    """
+    ours: list[Row] = [row for row in measured(rows) if row["method"] != UNFILLED]
     if not ours:
+        raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
+    sets, tasks = _sets(ours, dataset), sorted({str(row["task"]) for row in ours})
+    if task is not None and task not in tasks:
+        raise ValueError(f"the rows have no task '{task}'; they have {', '.join(tasks)}")
+    chosen = [row for row in ours if row["dataset"] in sets and task in (None, row["task"])]
+    found, left = ([row for row in chosen if bool(row.get("kept")) == says] for says in (True, False))
+    if not found:
         raise ValueError(
-            "no row says how many texts keep what is given; ddot evaluate writes that beside success, and "
-            "ddot score rows.jsonl --bench DIR --metrics success adds it"
+            f"of {len(chosen)} rows on {dataset or 'any set'}, {task or 'any task'} none says how many texts keep what "
+            f"is given; {ADDS_KEPT}"
         )
     groups: dict[tuple[str, str], dict[tuple[Any, ...], Counts]] = {}
-    for row in ours:
+    for row in found:
         way = tuple(row[name] for name in ("method", "model", "steps", "split", "items"))
         counts = groups.setdefault((row["dataset"], row["task"]), {}).setdefault(way, {})
         for given, (kept, texts) in row["kept"].items():
             before = counts.get(int(given), (0, 0))
             counts[int(given)] = (before[0] + kept, before[1] + texts)
-    charts = []
-    for name in _sets(ours, dataset):
-        for which in (*TASKS, *sorted({row["task"] for row in ours} - set(TASKS))):
-            if (name, which) in groups and task in (None, which):
-                charts.append(_success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which]))
-    if not charts:
-        raise ValueError(f"the rows have no task '{task}'; they have {', '.join(sorted({r['task'] for r in ours}))}")
-    return charts
+    charts = [
+        _success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which])
+        for name in sets
+        for which in (*TASKS, *sorted(set(tasks) - set(TASKS)))
+        if (name, which) in groups
+    ]
+    return charts, left
 
 
 def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Counts]) -> Chart:

@@ -1,17 +1,17 @@
 """Where `ddot evaluate` writes: rows, and the texts beside them. A kill in the middle of either loses no whole line.
 
-Several may write at once: lines are added in one piece, while nobody else adds any.
+Several may fill one file at once: lines are added in one piece, while nobody else adds any.
 """
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from errno import EACCES
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
 from ddot.benchmarks import Text
 from ddot.rows import IDENTITY, Row, identity
@@ -46,7 +46,7 @@ class Ledger:
         self.rows = _read(file, texts=False)
         _read(self.texts, texts=True)
         for path in (file, self.texts):
-            _refuse_unwritable(path.resolve())
+            _refuse_unwritable(path)
             mend(path)
         self._there = {identity(row) for row in self.rows}
 
@@ -75,29 +75,37 @@ class Ledger:
 
 def append(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Add lines to rows or texts, none of them to a line that somebody's kill cut off."""
-    mend(file)
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-    with _alone(file, "ab") as opened:
-        opened.write(lines)
+    _mend_and_add(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 
 def mend(file: Path) -> None:
     """Give the last line of rows or texts its end, or take it away where a kill cut it off."""
-    if not file.is_file() or _mended(whole := file.read_bytes()) == whole:
-        return
-    with _alone(file, "r+b") as opened:
-        mended = _mended(opened.read())  # what looked cut off may have been written on since
-        opened.truncate(min(len(mended), opened.tell()))
-        opened.write(mended[opened.tell() :])
+    if file.is_file() and _mended(whole := file.read_bytes()) != whole:
+        _mend_and_add(file, b"")
 
 
-@contextmanager
-def _alone(file: Path, mode: str) -> Iterator[Any]:
-    """A file that nobody else changes meanwhile."""
-    with open(file, mode) as opened:
-        if sys.platform != "win32":
-            fcntl.flock(opened, fcntl.LOCK_EX)  # until it is closed
-        yield opened
+def _mend_and_add(file: Path, lines: bytes) -> None:
+    """In one go: what looked cut off may have been written on since, what looked whole may have been cut off."""
+    try:
+        with open(file, "a+b") as opened:
+            _wait_for_others(opened)
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - 1))
+            if opened.read() not in (b"", b"\n"):
+                opened.seek(0)
+                mended = _mended(opened.read())
+                opened.truncate(min(len(mended), size))
+                lines = mended[size:] + lines
+            opened.write(lines)  # at the end, wherever one has read
+    except OSError as error:
+        raise OSError(f"{file} cannot be written ({error.strerror}); make room, or choose another --output") from error
+
+
+def _wait_for_others(opened: BinaryIO) -> None:
+    """Nobody else changes the file until it is closed."""
+    if sys.platform != "win32":
+        with suppress(OSError):  # not every file system knows of locks
+            fcntl.flock(opened, fcntl.LOCK_EX)
 
 
 def _mended(whole: bytes) -> bytes:
@@ -136,10 +144,9 @@ def _line(line: bytes, texts: bool) -> dict[str, Any]:
 def _refuse_unwritable(file: Path) -> None:
     """Before the work is done, and without making a file that others may begin to write into."""
     try:
-        if file.exists():
-            with open(file, "ab"):
-                pass
-        elif not os.access(file.parent, os.W_OK):
-            raise OSError(EACCES, os.strerror(EACCES))
-    except OSError as error:
-        raise ValueError(f"{file} cannot be written ({error.strerror}); choose another --output") from None
+        there = file.resolve()
+        with open(there, "ab") if there.exists() else TemporaryFile(dir=there.parent):
+            pass
+    except (OSError, RuntimeError) as error:  # of links that lead to themselves
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"{file} cannot be written ({why}); choose another --output") from None

@@ -32,7 +32,7 @@ def rescore(
     for key, row in rows.items():
         sure = row.get("intervals") or {} if (row.get("samples") or 0) >= samples else {}
         lacking = [name for name in metrics if not is_number(row.get(name)) or (samples and name not in sure)]
-        if "success" in metrics and "kept" not in row:
+        if "success" in metrics and not row.get("kept"):
             lacking = [*dict.fromkeys([*lacking, "success"])]
         if fluency and "perplexity" in metrics and row.get("language_model") != fluency.name:
             lacking = [*dict.fromkeys([*lacking, "perplexity"])]

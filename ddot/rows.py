@@ -63,9 +63,13 @@ def _are_intervals(value: Any) -> bool:
 
 def _are_shares(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        name.isdecimal() and isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair))
-        and 0 <= pair[0] <= pair[1] > 0 for name, pair in value.items()
-    )  # fmt: skip
+        isinstance(name, str) and name.isdecimal() and _is_share(pair) for name, pair in value.items()
+    )
+
+
+def _is_share(value: Any) -> bool:
+    two_counts = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_whole, value))
+    return two_counts and 0 <= value[0] <= value[1] > 0
 
 
 _NAME = Kind("a name", lambda value: isinstance(value, str) and bool(value.strip()))

@@ -1,5 +1,6 @@
 """Commands that draw what was measured: plot quality, plot success."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -45,8 +46,11 @@ def plot_success(
     Example: ddot plot success rows.jsonl -o success.png
     """
     from ddot.charts import draw_charts
-    from ddot.curves import success_by_given
+    from ddot.curves import ADDS_KEPT, success_by_given
     from ddot.tables import read_rows
 
-    draw_charts(success_by_given(read_rows(*rows), dataset, task), output)
+    charts, left = success_by_given(read_rows(*rows), dataset, task)
+    draw_charts(charts, output)
+    if left:
+        print(f"ddot: {len(left)} rows are left out, they do not say what was kept; {ADDS_KEPT}", file=sys.stderr)
     print(output)

@@ -210,7 +210,7 @@ def _names(text: str, option: str) -> list[str]:
 def score_texts(
     rows: Annotated[Path, typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
     bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
-    metrics: Annotated[str, typer.Option(help="Names, with commas; those a row has are not worked out again.")],
+    metrics: Annotated[str, typer.Option(help="Names, with commas; what a row says already is not worked out again.")],
     samples: Annotated[int, typer.Option(min=0, help="Resamples of the items for 95% intervals; 0: none.")] = 0,
     language_model: LanguageModelFolder = None,
     device: Device = None,

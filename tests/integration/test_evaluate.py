@@ -1,9 +1,9 @@
 """Rows of an evaluation: made once, gone on with, never mistaken for somebody else's file."""
 
-import fcntl
 import json
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -291,18 +291,47 @@ def test_a_row_that_lacks_its_end_is_not_written_onto(model, bench, tmp_path):
         list(rescore(output, bench, ("d2",)))
 
 
-def test_nothing_is_added_to_a_line_that_somebody_else_is_writing(tmp_path):
-    file, row = tmp_path / "rows.jsonl", {"model": "theirs", "steps": 16}
-    half, rest = b'{"model": "theirs",', b' "steps": 16}\n'
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("seen", [True, False])
+def test_nothing_is_added_to_a_line_that_somebody_else_is_writing(tmp_path, seen, whole):
+    """Another one holds the file, has written half a line or has not, and writes the rest of it or is killed."""
+    fcntl = pytest.importorskip("fcntl")
+    file, theirs = tmp_path / "rows.jsonl", b'{"model": "theirs", "steps": 16}\n'
     with open(file, "ab", buffering=0) as held, ThreadPoolExecutor(2) as pool:
         fcntl.flock(held, fcntl.LOCK_EX)
-        held.write(half)
-        waiting = [pool.submit(append, file, [{"model": "ours"}]), pool.submit(mend, file)]
+        held.write(theirs[: 20 * seen])
+        waiting = [pool.submit(append, file, [{"model": "ours"}]), *[pool.submit(mend, file)] * seen]
         assert not wait(waiting, timeout=0.3).done
-        held.write(rest)
+        held.write(theirs[20 * seen : None if whole else 20])
         fcntl.flock(held, fcntl.LOCK_UN)
         assert not wait(waiting).not_done
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [row, {"model": "ours"}]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        *[{"model": "theirs", "steps": 16}] * whole,
+        {"model": "ours"},
+    ]
+
+
+def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path):
+    """As a sentence, and nothing is left there."""
+    (tmp_path / "self.jsonl").symlink_to(tmp_path / "self.jsonl")
+    (tmp_path / "away.jsonl").symlink_to(tmp_path / "nowhere" / "rows.jsonl")
+    for file in (Path("/proc/rows.jsonl"), tmp_path / "self.jsonl", tmp_path / "away.jsonl"):
+        with pytest.raises(ValueError, match=r"cannot be written \(.*\); choose another --output"):
+            Ledger(file)
+    Ledger(tmp_path / "rows.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["away.jsonl", "self.jsonl"]
+
+
+def test_old_rows_learn_what_was_kept(model, bench, tmp_path):
+    output = tmp_path / "rows.jsonl"
+    for row in rows_of(model, bench, output, methods=("unfilled", "planned"), tasks=("free",), metrics=("success",)):
+        old = row | {"kept": None} if row["method"] == "unfilled" else {k: row[k] for k in row if k != "kept"}
+        append(tmp_path / "old.jsonl", [old])
+    output.with_suffix(".texts.jsonl").rename(tmp_path / "old.texts.jsonl")
+    assert len(list(rescore(tmp_path / "old.jsonl", bench, ("success",)))) == 2
+    kept = {row["method"]: row["kept"] for row in measured(read_rows(output))}
+    assert {row["method"]: row["kept"] for row in measured(read_rows(tmp_path / "old.jsonl"))} == kept
+    assert list(rescore(tmp_path / "old.jsonl", bench, ("success",))) == []
 
 
 def test_a_number_that_is_asked_twice_is_filled_once(model, bench, tmp_path):

@@ -91,7 +91,8 @@ KEPT = [
 
 
 def test_success_by_hand():
-    (chart,) = success_by_given(KEPT)
+    (chart,), left = success_by_given(KEPT)
+    assert not left
     assert (chart.title, chart.x) == ("One-Billion-Word, block, free", "words given")
     assert [curve.name for curve in chart.curves] == ["LC", "DDOT-U"]  # what nobody filled is not there
     ranges = [(int(name.split("–")[0]), int(name.split("–")[-1])) for name in chart.names.values()]
@@ -105,8 +106,10 @@ def test_success_by_hand():
             assert point.y == pytest.approx(100 * kept / count)
             exact = binomtest(kept, count).proportion_ci(method="wilson")
             assert (point.low, point.high) == pytest.approx((100 * exact.low, 100 * exact.high), abs=1e-4)
-    assert success_by_given(KEPT, "1bw-block", "free") == [chart]
-    (both,) = success_by_given([*KEPT, row("lc", items=3, kept={"7": [3, 3]})])
+    others = [row("pop"), row("pop", kept=None, task="located"), row("pop", dataset="mine")]
+    assert success_by_given([*KEPT, *others]) == ([chart], others)
+    assert success_by_given([*KEPT, *others], "1bw-block", "free") == ([chart], others[:1])
+    (both,), _ = success_by_given([*KEPT, row("lc", items=3, kept={"7": [3, 3]})])
     assert [curve.name for curve in both.curves] == ["LC, n = 3", "LC, n = 36", "DDOT-U, n = 36"]
 
 
@@ -170,7 +173,13 @@ def test_mistakes_are_sentences(tmp_path):
         (lambda: draw_charts(quality(SWEEP), tmp_path / "a.pdf"), "ends in neither .png nor .svg"),
         (lambda: success_by_given(KEPT, task="located"), "the rows have no task 'located'; they have free"),
         (lambda: success_by_given(KEPT, "mine"), "the rows have no set 'mine'; they have 1bw-block"),
+        (
+            lambda: success_by_given([*KEPT, row(dataset="mine")], "mine"),
+            "of 1 rows on mine, any task none says how many",
+        ),
         (lambda: success_by_given(SWEEP), "ddot score rows.jsonl --bench DIR --metrics success adds it"),
+        (lambda: success_by_given([]), "no rows of `ddot evaluate`"),
+        (lambda: success_by_given([row(kept={4: [3, 3]})]), "under 'kept'; wanted for each number of given words"),
         (lambda: success_by_given([row(kept={"4": [3, 2]})]), "under 'kept'; wanted for each number of given words"),
     ]:
         with pytest.raises(ValueError, match=re.escape(sentence)):
