@@ -4,7 +4,7 @@ Rows are appended to a JSONL file as they are done; a row that is there already 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
@@ -44,16 +44,27 @@ class Loaded:
 
 
 def generate(
-    model: Loaded, items: Sequence[BenchmarkItem], way: Way, located: bool, steps: int, seed: int = 0
+    model: Loaded,
+    items: Sequence[BenchmarkItem],
+    way: Way,
+    located: bool,
+    steps: int,
+    seed: int = 0,
+    had: Mapping[int, Text] | None = None,
+    keep: Callable[[Mapping[int, Text]], None] = lambda _: None,
 ) -> tuple[list[Text], float]:
-    """(the filled texts, seconds a text). Neither widths nor draws depend on what a text is filled with."""
+    """(the filled texts, seconds a text). Neither widths nor draws depend on what a text is filled with.
+
+    Items that `had` has a text of, by place, are not filled again; `keep` gets the others as they come.
+    """
     prompts = [item.prompted(model.tokenizer, located) for item in items]
     told = [prompt.prompt if way.tell is None else way.tell(prompt) for prompt in prompts]
     keys = row_keys(seed, len(items))
     usual = model.denoiser.config.slots
     slots = [max(usual, item.slots) for item in items]
     batch = max(1, model.batch * usual // max(slots, default=usual))
-    found: dict[int, Text] = {}
+    found: dict[int, Text] = dict(had or {})
+    wanted = [i for i in range(len(items)) if i not in found]
 
     def width(i: int) -> int:
         """Slots for a prompt: as many as its told lengths ask for, or enough for lengths that are not known.
@@ -68,7 +79,7 @@ def generate(
 
     def batches() -> list[list[int]]:
         """Texts of one width each: slots that a text would not have alone change what is written."""
-        order = sorted(range(len(items)), key=width)
+        order = sorted(wanted, key=width)
         groups = [list(some) for _, some in groupby(order, width)]
         return [some[first : first + batch] for some in groups for first in range(0, len(some), batch)]
 
@@ -90,6 +101,10 @@ def generate(
             for i, text in zip(rows, way.method.texts(last, model.denoiser.vocabulary), strict=True):
                 found[i] = prompts[i].read(text, model.tokenizer)
 
+    def run_and_keep(rows: list[int]) -> None:
+        run(rows)
+        keep({i: found[i] for i in rows})
+
     def ask_lengths(pool: ThreadPoolExecutor) -> None:
         alike = batches()
         for rows, rooms in zip(alike, pool.map(lengths, alike), strict=True):
@@ -107,8 +122,8 @@ def generate(
         start = time.monotonic()
         if way.plans:
             ask_lengths(pool)
-        list(pool.map(run, batches()))
-        seconds = (time.monotonic() - start) / max(1, len(items))
+        list(pool.map(run_and_keep, batches()))
+        seconds = (time.monotonic() - start) / max(1, len(wanted))
     return [found[i] for i in range(len(items))], seconds
 
 
@@ -125,8 +140,13 @@ def evaluate(
     limit: int | None = None,
     metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
     fluency: Fluency | None = None,
+    tell: Callable[[Mapping[str, Any], int], None] = lambda *_: None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl."""
+    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl.
+
+    Texts are written as they come, and gone on with after an interruption; `tell` hears of a row how many there are.
+    Seconds are of rows that were filled in one go.
+    """
     for name, given, known in (
         ("task", tasks, ("located", "free")),
         ("method", methods, ("unfilled", *ways())),
@@ -149,15 +169,42 @@ def evaluate(
         }  # fmt: skip
         if row in ledger or (task == "located" and method in by_name and not by_name[method].hears):
             continue
+        seconds: float | None = 0.0
         if method == "unfilled":
-            texts, seconds = [item.unfilled for item in items], 0.0
+            texts = [item.unfilled for item in items]
+            ledger.add_texts(row, {item.id: item.unfilled for item in items})
         else:
-            texts, seconds = generate(model, items, by_name[method], task == "located", K, seed)
             row |= model.training
+            texts, seconds = _filled(model, items, by_name[method], row | {"commit": code}, ledger, tell)
         row |= score(items, texts, metrics, fluency) | _cut(items, model.tokenizer)
         row |= {"seconds": seconds, "batch": model.batch, "device": called(model.denoiser.device), "commit": code}
-        ledger.add(row, {item.id: text for item, text in zip(items, texts, strict=True)})
+        ledger.add(row)
         yield row
+
+
+def _filled(
+    model: Loaded,
+    items: Sequence[BenchmarkItem],
+    way: Way,
+    row: Mapping[str, Any],
+    ledger: Ledger,
+    tell: Callable[[Mapping[str, Any], int], None],
+) -> tuple[list[Text], float | None]:
+    """(the texts of a row, seconds a text if all were filled now). What is in the ledger is not filled again."""
+    had = ledger.unfinished(row)
+    before: dict[int, Text] = {i: had[item.id] for i, item in enumerate(items) if item.id in had}
+    count = len(before)
+
+    def keep(texts: Mapping[int, Text]) -> None:
+        nonlocal count
+        ledger.add_texts(row, {items[i].id: text for i, text in texts.items()})
+        count += len(texts)
+        tell(row, count)
+
+    texts, seconds = generate(
+        model, items, way, row["task"] == "located", row["steps"], row["seed"], had=before, keep=keep
+    )
+    return texts, None if before else seconds
 
 
 def _cut(items: Sequence[BenchmarkItem], tokenizer: Tokenizer) -> dict[str, int]:

@@ -29,6 +29,10 @@ _TRAINING = {
 }
 
 
+# A text is gone on with by the model and the code that wrote it alone.
+_SAME = ("training_steps", "commit")
+
+
 class Ledger:
     """A file of rows and one of texts, of which no more is changed than that lines are added.
 
@@ -39,20 +43,36 @@ class Ledger:
         if file.is_dir():
             raise ValueError(f"{file} is a folder; name a file for the rows, in it or elsewhere")
         if not file.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {file.parent}; make it first")
-        self.file, self.texts = file, file.with_suffix(".texts.jsonl")
+            what = "is no folder" if file.parent.exists() else "is not there; make that folder first"
+            raise FileNotFoundError(f"{file} cannot be written, {file.parent} {what}")
         if file.name.endswith(".texts.jsonl"):
             raise ValueError(f"{file} is a name for texts; leave out .texts, they go beside the rows")
-        self.rows = _read(file, texts=False)
-        _read(self.texts, texts=True)
+        if file.suffix != ".jsonl" or (file.exists() and not file.is_file()):
+            raise ValueError(f"{file} is no place for rows; give the name of a file that ends in .jsonl")
+        self.file, self.texts = file, file.with_suffix(".texts.jsonl")
+        there = {identity(row) for row in self.rows}
+        self._unfinished: dict[tuple[Any, ...], dict[str, Row]] = {}
+        for text in _read(self.texts, texts=True):
+            if (key := identity(text)) not in there:
+                self._unfinished.setdefault(key, {})[str(text["id"])] = text
         for path in (file, self.texts):
             _refuse_unwritable(path)
             mend(path)
-        self._there = {identity(row) for row in self.rows}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Those there are now: somebody else may have added some."""
+        return _read(self.file, texts=False)
 
     def __contains__(self, row: Row) -> bool:
         """Whether it was measured already."""
-        return identity(row) in self._there
+        return identity(row) in map(identity, self.rows)
+
+    def unfinished(self, row: Row) -> dict[str, str]:
+        """Texts of a row that is not there yet, by their items: what was filled before an interruption."""
+        found = self._unfinished.get(identity(row), {})
+        same = {name: row.get(name) for name in _SAME}
+        return {name: text["text"] for name, text in found.items() if {k: text.get(k) for k in _SAME} == same}
 
     def check_training(self, model: str, training: Mapping[str, Any]) -> None:
         """Refuse a model that was trained otherwise since it filled what is here."""
@@ -64,13 +84,14 @@ class Ledger:
                     "now; choose another --output, or take those rows out"
                 )
 
-    def add(self, row: Mapping[str, Any], texts: Mapping[str, Text]) -> None:
-        """The texts first: a row that is there has all of its texts."""
-        about = {name: row[name] for name in IDENTITY}
+    def add_texts(self, row: Row, texts: Mapping[str, Text]) -> None:
+        """Texts of a row that is to come, by their items. A row that is there has all of its texts."""
+        about = {name: row[name] for name in (*IDENTITY, *_SAME) if row.get(name) is not None}
         said = {name: text if isinstance(text, str) else " ".join(text) for name, text in texts.items()}
         append(self.texts, (about | {"id": name, "text": text} for name, text in said.items()))
+
+    def add(self, row: Row) -> None:
         append(self.file, [row])
-        self._there.add(identity(row))
 
 
 def append(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:

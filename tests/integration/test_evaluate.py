@@ -334,6 +334,36 @@ def test_old_rows_learn_what_was_kept(model, bench, tmp_path):
     assert list(rescore(tmp_path / "old.jsonl", bench, ("success",))) == []
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(model, bench, tmp_path, same):
+    """By the model that wrote them; another one fills them anew. Seconds are of what was filled in one go."""
+    trained, whole, output = replace(model, batch=1), tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
+    asked, heard = {"methods": ("ddot-u", "planned"), "tasks": ("free",)}, []
+    rows_of(replace(trained, training={"training_steps": 20}), bench, whole, **asked)
+    texts = whole.with_suffix(".texts.jsonl").read_text().splitlines(True)
+    output.with_suffix(".texts.jsonl").write_text("".join(texts[:4]))  # all three of one row, one of the other
+    after = replace(trained, training={"training_steps": 20 if same else 21})
+    rows = rows_of(after, bench, output, tell=lambda row, count: heard.append((row["method"], count)), **asked)
+    every = [(name, count) for name in asked["methods"] for count in (1, 2, 3)]
+    assert heard == (every[4:] if same else every)
+    assert all((row["seconds"] is None) == same for row in rows)
+    assert [row["bleu2"] for row in rows] == [row["bleu2"] for row in read_rows(whole)]
+    again = {(text["method"], text["id"]): text["text"] for text in read_texts([output])}
+    assert again == {(text["method"], text["id"]): text["text"] for text in read_texts([whole])}
+
+
+def test_what_another_one_added_meanwhile_is_not_made_again(model, bench, tmp_path):
+    output, asked = tmp_path / "rows.jsonl", {"methods": ("unfilled", "planned", "ddot-u"), "tasks": ("free",)}
+    mine = evaluate(model, bench, output, ["own"], steps=(2,), **asked)
+    assert next(mine)["method"] == "unfilled"
+    assert [row["method"] for row in evaluate(model, bench, output, ["own"], steps=(2,), **asked)] == [
+        "planned",
+        "ddot-u",
+    ]
+    assert list(mine) == []
+    assert len(read_rows(output)) == 3
+
+
 def test_a_number_that_is_asked_twice_is_filled_once(model, bench, tmp_path):
     rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=("planned", "planned"), tasks=("free",))
     assert len(rows) == 1
