@@ -251,7 +251,9 @@ def read_set(bench: Path, dataset: str, split: str) -> list[BenchmarkItem]:
     file = bench / f"{dataset}.{split}.jsonl"
     if not file.is_file():
         there = sorted(found.name.removesuffix(f".{split}.jsonl") for found in bench.glob(f"*.{split}.jsonl"))
-        raise FileNotFoundError(f"no benchmark at {file}; the folder has {', '.join(there) or 'none'} (see --datasets)")
+        raise FileNotFoundError(
+            f"no benchmark at {file}; of the split '{split}' the folder has {', '.join(there) or 'no sets'}"
+        )
     return read_items(file)
 
 
@@ -279,6 +281,8 @@ def read_items(file: Path) -> list[BenchmarkItem]:
             if "prefix" in row:
                 items.append(CodeItem(name, *(_text(row[part]) for part in ("prefix", "middle", "suffix"))))
             else:
+                if not isinstance(row["words"], list):
+                    raise TypeError(f'"words" is {json.dumps(row["words"])[:40]}; wanted a list')
                 items.append(_sentence(name, [_text(word) for word in row["words"]], row["keep"]))
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -102,10 +102,11 @@ def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dash
     look = {"color": colour, "marker": mark, "linestyle": dashes}
     (line,) = axes.plot(xs, ys, **look, markersize=4.5, linewidth=1.4, label=curve.name)
     line.set_gid(name)
+    ends = (curve.points[0], curve.points[-1])  # at every point notes would stand on each other
     for point in curve.points:
         if point.low is not None:
             axes.plot([point.x] * 2, [point.low, point.high], color=colour, linewidth=0.8, alpha=0.6)
-        if point.note and len(curve.points) > 1:
+        if point.note and point in ends and len(curve.points) > 1:
             axes.annotate(
                 point.note.removesuffix(" steps"), (point.x, point.y), (3, 4), textcoords="offset points", fontsize=7
             )

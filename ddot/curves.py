@@ -174,8 +174,19 @@ def success_by_given(
         for given, (kept, texts) in row["kept"].items():
             before = counts.get(int(given), (0, 0))
             counts[int(given)] = (before[0] + kept, before[1] + texts)
+    every = {way for ways in groups.values() for way in ways}
+    models = several_models((way[0], way[1]) for way in every)
+    steps, sizes = (len({way[place] for way in every}) > 1 for place in (2, 4))
+
+    def name_of(way: tuple[Any, ...]) -> str:
+        """The same in every chart."""
+        method, model, taken, split, items = way
+        parts = [LABELS.get(method, method), *[model_name(model)] * (method in models)]
+        parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test")
+        return ", ".join([*parts, *[f"n = {items:,}"] * sizes])
+
     charts = [
-        _success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which])
+        _success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which], name_of)
         for name in sets
         for which in (*TASKS, *sorted(set(tasks) - set(TASKS)))
         if (name, which) in groups
@@ -183,28 +194,25 @@ def success_by_given(
     return charts, left
 
 
-def _success_chart(title: str, ways: Mapping[tuple[Any, ...], Counts]) -> Chart:
+def _success_chart(
+    title: str, ways: Mapping[tuple[Any, ...], Counts], name_of: Callable[[tuple[Any, ...]], str]
+) -> Chart:
     counts = sorted({count for some in ways.values() for count in some})
     ranges = [(count, count) for count in counts]
     if len(counts) > _RANGES:
         every = sorted(count for some in ways.values() for count, (_, texts) in some.items() for _ in range(texts))
         edges = sorted({every[len(every) * part // _RANGES] for part in range(_RANGES)})
         ranges = [(low, high - 1) for low, high in zip(edges, [*edges[1:], counts[-1] + 1], strict=True)]
-    models = several_models((way[0], way[1]) for way in ways)
-    steps, sizes = (len({way[place] for way in ways}) > 1 for place in (2, 4))
     curves = []
     order = list(LABELS)
     for way in sorted(ways, key=lambda way: (order.index(way[0]) if way[0] in order else len(order), *map(str, way))):
-        method, model, taken, split, items = way
-        parts = [LABELS.get(method, method), *[model_name(model)] * (method in models)]
-        parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test") + [f"n = {items:,}"] * sizes
         points = []
         for place, (low, high) in enumerate(ranges):
             inside = [both for count, both in ways[way].items() if low <= count <= high]
             if texts := sum(count for _, count in inside):
                 kept = sum(count for count, _ in inside)
                 points.append(Point(float(place), 100 * kept / texts, *_interval(kept, texts)))
-        curves.append(Curve(", ".join(parts), method, tuple(points)))
+        curves.append(Curve(name_of(way), way[0], tuple(points)))
     names = {float(place): str(low) if low == high else f"{low}–{high}" for place, (low, high) in enumerate(ranges)}
     return Chart(title, "words given", AXES["success"], tuple(curves), names=names)
 

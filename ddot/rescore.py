@@ -154,5 +154,7 @@ def read_texts(files: Sequence[Path]) -> list[dict[str, Any]]:
 def _texts_of(file: Path) -> Path:
     texts = file if file.name.endswith(".texts.jsonl") else file.with_suffix(".texts.jsonl")
     if file.is_file() and not texts.is_file():
-        raise FileNotFoundError(f"no texts at {texts}; ddot evaluate writes them there, beside the rows in {file.name}")
+        raise FileNotFoundError(
+            f"no texts at {texts}; ddot evaluate writes them beside rows, and without them nothing can be scored"
+        )
     return texts

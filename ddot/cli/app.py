@@ -48,6 +48,14 @@ TerminalName = Annotated[
 ]
 
 
+def names_of(text: str, option: str) -> list[str]:
+    """Names with commas, each once."""
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if "" in names:
+        raise ValueError(f"{option} wants names with commas between them, got '{text}'")
+    return names
+
+
 def numbers(text: str, name: str) -> list[int]:
     """Whole numbers with commas, each once."""
     try:
@@ -71,8 +79,14 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
         table.add_column(name.replace("_", " "), justify="left" if name == names[0] else "right", overflow="fold")
     for row in rows:
         found = (row.get(name) for name in names)
-        table.add_row(*("" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v) for v in found))
+        table.add_row(*map(_shown, found))
     Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def cuda() -> bool:

@@ -2,15 +2,31 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ddot.cli.app import plot
+from ddot.cli.app import names_of, plot
 
 Rows = Annotated[list[Path], typer.Argument(help="Files that ddot evaluate wrote.")]
 Dataset = Annotated[str | None, typer.Option(help="One set; default: all there are.")]
 Task = Annotated[str | None, typer.Option(help="free or located; default: both.")]
+Methods = Annotated[str | None, typer.Option(help="Ways of filling, with commas; default: all there are.")]
+Models = Annotated[str | None, typer.Option(help="Models as rows name them, with commas; default: all there are.")]
+
+
+def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[dict[str, Any]]:
+    """Rows of these ways and models."""
+    from ddot.tables import read_rows
+
+    rows = read_rows(*files)
+    for field, option, text in (("method", "--methods", methods), ("model", "--models", models)):
+        if text is not None:
+            wanted, there = names_of(text, option), {str(row[field]) for row in rows if field in row}
+            if unknown := [name for name in wanted if name not in there]:
+                raise ValueError(f"no row has the {field} '{unknown[0]}'; there are {', '.join(sorted(there))}")
+            rows = [row for row in rows if row.get(field) in wanted]
+    return rows
 
 
 @plot.command("quality")
@@ -21,6 +37,8 @@ def plot_quality(
     metric: Annotated[str, typer.Option(help="What is drawn upwards: bleu4, success, …")] = "bleu4",
     dataset: Dataset = None,
     task: Task = None,
+    methods: Methods = None,
+    models: Models = None,
 ) -> None:
     """Quality against the number of steps, or against time.
 
@@ -28,9 +46,8 @@ def plot_quality(
     """
     from ddot.charts import draw_charts
     from ddot.curves import quality
-    from ddot.tables import read_rows
 
-    draw_charts(quality(read_rows(*rows), against, metric, dataset, task), output)
+    draw_charts(quality(_chosen(rows, methods, models), against, metric, dataset, task), output)
     print(output)
 
 
@@ -40,16 +57,17 @@ def plot_success(
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("success.png"),
     dataset: Dataset = None,
     task: Task = None,
+    methods: Methods = None,
+    models: Models = None,
 ) -> None:
     """Share of texts that keep what is given, against how many words that is.
 
-    Example: ddot plot success rows.jsonl -o success.png
+    Example: ddot plot success rows.jsonl --methods lc,ddot-u --task free -o success.png
     """
     from ddot.charts import draw_charts
     from ddot.curves import ADDS_KEPT, success_by_given
-    from ddot.tables import read_rows
 
-    charts, left = success_by_given(read_rows(*rows), dataset, task)
+    charts, left = success_by_given(_chosen(rows, methods, models), dataset, task)
     draw_charts(charts, output)
     if left:
         print(f"ddot: {len(left)} rows are left out, they do not say what was kept; {ADDS_KEPT}", file=sys.stderr)

@@ -2,12 +2,14 @@
 
 import json
 import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, numbers, show
+from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, names_of, numbers, show
 
 if TYPE_CHECKING:
     from ddot.metrics import Fluency
@@ -98,7 +100,7 @@ def evaluate(
     bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
     output: Annotated[Path, typer.Option(help="Rows are appended here; those it has are not made again.")],
     datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "1bw-block,yelp-block,1bw-random,yelp-random",
-    tasks: Annotated[str, typer.Option(help="located, free or both.")] = "located,free",
+    tasks: Annotated[str, typer.Option(help="located, free, or both with a comma.")] = "located,free",
     methods: Annotated[str, typer.Option(help="unfilled and ways of filling, with commas.")] = "unfilled,planned",
     steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "16",
     split: Annotated[str, typer.Option(help="test, or dev for tuning.")] = "test",
@@ -114,6 +116,8 @@ def evaluate(
 ) -> None:
     """Fill benchmark items and score the texts; goes on where it was stopped.
 
+    Texts go to a file beside the rows, as they come.
+
     Example: ddot evaluate embedded --bench bench --output results/rows.jsonl --limit 100
     """
     from ddot.evaluate import Loaded
@@ -123,7 +127,7 @@ def evaluate(
     from ddot.tables import read_rows
 
     options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
-    sets, kinds, ways, measures = (_names(text, option) for option, text in options.items())
+    sets, kinds, ways, measures = (names_of(text, option) for option, text in options.items())
     counts = numbers(steps, "--steps")
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
@@ -141,14 +145,27 @@ def evaluate(
         print(f"ddot: {way} cannot be told where words are missing; it fills the free task alone", file=sys.stderr)
     fluency = _fluency(language_model, measures, device)
     rows = []
-    for row in rows_of(loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency):
-        print(f"ddot: {row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps: done", file=sys.stderr)
+    asked_of = (loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency)
+    for row in rows_of(*asked_of, _progress()):
+        print(f"ddot: {_about(row)}: done", file=sys.stderr)
         rows.append(row)
     rows = _without_missing(rows)
-    had = measured(read_rows(output)) if output.is_file() else []
-    if lacking := [name for name in measures if any(name not in row for row in had)]:
+    about: dict[str, list[Any]] = {
+        "model": [loaded.name],
+        "dataset": sets,
+        "task": kinds,
+        "method": ways,
+        "steps": counts,
+    }
+    there = measured(read_rows(output)) if output.is_file() else []
+    mine = [row for row in there if all(row[name] in some for name, some in about.items())]
+    if lacking := [name for name in measures if any(name not in row for row in mine)]:
         adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
+        adds += " --language-model DIR" * ("perplexity" in lacking)
         print(f"ddot: {adds} adds what is missing, once it can be had", file=sys.stderr)
+    if mine and not rows:
+        print(f"ddot: {output} has these rows already; ddot tables {output} shows them", file=sys.stderr)
+        return
     aside = (
         "model",
         "split",
@@ -164,6 +181,23 @@ def evaluate(
     )
     aside = () if as_json else aside
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
+
+
+def _about(row: Mapping[str, Any]) -> str:
+    return f"{row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps"
+
+
+def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int], None]:
+    """Says now and then how many texts of a row there are."""
+    last = time.monotonic()
+
+    def tell(row: Mapping[str, Any], count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every and count < row["items"]:
+            last = time.monotonic()
+            print(f"ddot: {_about(row)}: {count:,} of {row['items']:,} texts", file=sys.stderr)
+
+    return tell
 
 
 def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
@@ -199,13 +233,6 @@ def _folder_of(model: str) -> str | None:
     return str(folder)
 
 
-def _names(text: str, option: str) -> list[str]:
-    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    if "" in names:
-        raise ValueError(f"{option} wants names with commas between them, got '{text}'")
-    return names
-
-
 @app.command("score")
 def score_texts(
     rows: Annotated[Path, typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
@@ -224,13 +251,18 @@ def score_texts(
     """
     from ddot.rescore import rescore
 
-    names = _names(metrics, "--metrics")
+    names = names_of(metrics, "--metrics")
     found = _without_missing(list(rescore(rows, bench, names, samples, _fluency(language_model, names, device))))
+    if not found:
+        print(f"ddot: the rows of {rows} say all that already; ddot tables {rows} shows them", file=sys.stderr)
+        return
     shown = ("method", "dataset", "task", "steps", "seed")
     show(
         [row if as_json else {**{name: row.get(name) for name in shown}, **_sure(row, names)} for row in found],
         as_json,
     )
+    if not any(name in row for row in found for name in names):
+        raise typer.Exit(2)
 
 
 def _sure(row: dict[str, Any], metrics: list[str]) -> dict[str, Any]:
@@ -254,15 +286,17 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """One method minus others on the same items, with 95% intervals of the paired bootstrap; `wins` is the share of
-    resamples in which the first is higher.
+    resamples in which the first is higher, a tie counts half.
 
     Example: ddot compare rows/*.jsonl --bench bench --methods ddot-u,lc,pop
     """
     from ddot.rescore import contrast
 
-    names, measures = _names(methods, "--methods"), _names(metrics, "--metrics")
+    names, measures = names_of(methods, "--methods"), names_of(metrics, "--metrics")
     found = list(contrast(rows, bench, names, measures, samples, _fluency(language_model, measures, device)))
     found = [row for row in _without_missing(found) if "metric" in row]
+    if not found:
+        raise typer.Exit(2)
     same = ("model", "other", "split", "seed", "items")
     aside = () if as_json else [name for name in same if len({row[name] for row in found}) < 2]
     show([{name: value for name, value in row.items() if name not in aside} for row in found], as_json)

@@ -13,6 +13,8 @@ def read_rows(*files: Path) -> list[dict[str, Any]]:
     """The rows of files of JSON lines, in order. Each knows where it stood."""
     rows: list[dict[str, Any]] = []
     for file in files:
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder; give the files of rows in it")
         if not file.is_file():
             raise FileNotFoundError(f"no rows at {file}; make them with ddot evaluate … --output {file}")
         try:
