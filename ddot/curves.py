@@ -143,7 +143,7 @@ def _at_seconds(name: str, lines: Sequence[Line], dataset: str, metric: str) -> 
 # What quality is drawn against: the name of the axis, a curve from lines, and its points at the least.
 _AGAINST: Mapping[str, tuple[str, Callable[[str, Sequence[Line], str, str], Curve | None], int]] = {
     "steps": ("steps", _at_steps, 2),
-    "seconds": ("seconds a text", _at_seconds, 1),
+    "seconds": ("seconds a text (at the ends: steps)", _at_seconds, 1),
 }
 
 
