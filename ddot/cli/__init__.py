@@ -8,7 +8,7 @@ import sys
 from ddot.cli import texts  # noqa: F401 (each adds its commands; these are what most people come for)
 
 # isort: split
-from ddot.cli import figures, measure, research, serving  # noqa: F401
+from ddot.cli import figures, measure, quality, serving, training  # noqa: F401
 from ddot.cli.app import app
 
 

@@ -192,6 +192,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
     for arguments in (
         ["quality", str(rows), "--against", "seconds"],
         ["success", str(rows)],
+        ["success", str(rows), "--methods", "lc,ddot-u", "--models", "runs/lc,runs/ddot-u"],
     ):
         file = tmp_path / "figure.svg"
         done = CliRunner().invoke(app, ["plot", *arguments, "-o", str(file)])
@@ -204,3 +205,9 @@ def test_commands(tmp_path, monkeypatch, capsys):
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert "ends in neither .png nor .svg" in said
+    for option in ("--methods", "--models"):
+        monkeypatch.setattr("sys.argv", ["ddot", "plot", "success", str(rows), option, "magic"])
+        with pytest.raises(SystemExit) as end:
+            run()
+        assert end.value.code == 2
+        assert f"no row has the {option[2:-1]} 'magic'; there are " in capsys.readouterr().err

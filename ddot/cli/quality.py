@@ -1,6 +1,5 @@
-"""Commands for research: prepare, train, convert, evaluate, score, compare, tables."""
+"""Commands that measure quality: evaluate, score, compare, tables."""
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,81 +16,6 @@ if TYPE_CHECKING:
 LanguageModelFolder = Annotated[
     Path | None, typer.Option("--language-model", help="For perplexity: a causal model that ddot convert made.")
 ]
-
-
-@app.command()
-def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe: toy, smollm2, …; a wrong name lists them all.")],
-    output: Annotated[Path, typer.Option(help="Folder of the run; a model folder afterwards.")],
-    settings: Annotated[list[str], typer.Option("--set", help="Change a part: training.steps=200.")] = [],  # noqa: B006
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last complete checkpoint.")] = False,
-) -> None:
-    """Train a recipe. Start it with torchrun for several GPUs or machines.
-
-    Example: ddot train toy --output runs/toy
-    """
-    from ddot import recipes
-    from ddot.run import override
-    from ddot.train import train as train_run
-
-    run = override(recipes.recipe(recipe), settings)
-    if run.start and not Path(run.start).exists() and (made_by := Path(run.start).name) in recipes.RECIPES:
-        raise FileNotFoundError(
-            f"{recipe} starts from {run.start}, which is not there; ddot train {made_by} --output {run.start}"
-        )
-    figures = train_run(run, output, resume)
-    if figures:
-        print(json.dumps(figures))
-
-
-@app.command()
-def convert(
-    source: Annotated[Path, typer.Argument(help="A GGUF file, or a folder with a SEDD, MDLM or Llama checkpoint.")],
-    dest: Annotated[Path, typer.Argument(help="The model folder to make.")],
-    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints that bring none.")] = None,
-    keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to this packed corpus's or model's.")] = None,
-    least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least so often.")] = 1,
-    int8: Annotated[bool, typer.Option("--int8", help="Store a model folder of ours in 8 bits.")] = False,
-) -> None:
-    """Turn somebody else's checkpoint into a model folder, or one of ours into 8 bits.
-
-    Example: ddot convert SmolLM2-135M-Instruct.Q4_1.gguf runs/base/smollm2
-    """
-    from ddot.convert import convert as convert_checkpoint
-    from ddot.package import shrink
-
-    if int8:
-        if tokenizer or keep:
-            raise ValueError("--int8 stores a model folder of ours as it is; leave out --tokenizer and --keep")
-        shrink(source, dest)
-        return
-    config = convert_checkpoint(source, dest, tokenizer, keep, least)
-    print(f"{dest}: {type(config.trunk).__name__}, {config.vocabulary.base} tokens", file=sys.stderr)
-
-
-@app.command()
-def prepare(
-    sources: Annotated[list[str], typer.Argument(help="Text files (.txt .jsonl .parquet, .xz .gz) or hub:NAME.")],
-    tokenizer: Annotated[Path, typer.Option(help="A tokenizer.json, or a model folder that holds one.")],
-    output: Annotated[Path, typer.Option(help="The folder to make.")],
-    split: Annotated[
-        str, typer.Option(help="sentences, lines (a text is one piece), or functions (of Python).")
-    ] = "sentences",
-    form: Annotated[str, typer.Option(help="natural, news (One-Billion-Word) or reviews (Yelp).")] = "natural",
-    field: Annotated[str | None, typer.Option(help="Field or column that holds the text.")] = None,
-    without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are left out.")] = [],  # noqa: B006
-    limit: Annotated[int | None, typer.Option(help="At most so many documents.")] = None,
-    shard_mb: Annotated[int, typer.Option(help="Megabytes a shard.")] = 1024,
-    apart: Annotated[bool, typer.Option("--apart", help="Every sentence is a text of its own.")] = False,
-) -> None:
-    """Pack text into token shards that training reads without the text.
-
-    Example: ddot prepare news.txt.xz --tokenizer runs/base/smollm2 --output runs/data/news
-    """
-    from ddot.prepare import prepare as pack_sources
-
-    meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20, apart)
-    print(json.dumps({name: meta[name] for name in ("documents", "sentences", "tokens")}))
 
 
 @app.command()
@@ -256,13 +180,13 @@ def score_texts(
     if not found:
         print(f"ddot: the rows of {rows} say all that already; ddot tables {rows} shows them", file=sys.stderr)
         return
+    if not any(name in row for row in found for name in names):  # why was said
+        raise typer.Exit(2)
     shown = ("method", "dataset", "task", "steps", "seed")
     show(
         [row if as_json else {**{name: row.get(name) for name in shown}, **_sure(row, names)} for row in found],
         as_json,
     )
-    if not any(name in row for row in found for name in names):
-        raise typer.Exit(2)
 
 
 def _sure(row: dict[str, Any], metrics: list[str]) -> dict[str, Any]:
@@ -295,7 +219,7 @@ def compare(
     names, measures = names_of(methods, "--methods"), names_of(metrics, "--metrics")
     found = list(contrast(rows, bench, names, measures, samples, _fluency(language_model, measures, device)))
     found = [row for row in _without_missing(found) if "metric" in row]
-    if not found:
+    if not found:  # why was said
         raise typer.Exit(2)
     same = ("model", "other", "split", "seed", "items")
     aside = () if as_json else [name for name in same if len({row[name] for row in found}) < 2]
