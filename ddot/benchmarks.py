@@ -283,7 +283,7 @@ def read_items(file: Path) -> list[BenchmarkItem]:
             else:
                 if not isinstance(row["words"], list):
                     raise TypeError(f'"words" is {json.dumps(row["words"])[:40]}; wanted a list')
-                items.append(_sentence(name, [_text(word) for word in row["words"]], row["keep"]))
+                items.append(_sentence(name, [_word(word) for word in row["words"]], row["keep"]))
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
@@ -293,6 +293,12 @@ def read_items(file: Path) -> list[BenchmarkItem]:
     if not items:
         raise ValueError(f"{file} has no items; wanted one a line")
     return items
+
+
+def _word(word: object) -> str:
+    if _text(word).split() != [word]:
+        raise TypeError(f"{json.dumps(word)} is no word; wanted some letters or signs without white space")
+    return str(word)
 
 
 def _sentence(name: str, words: list[str], keep: list[int]) -> Item:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 
@@ -12,6 +13,14 @@ def commit() -> str | None:
         return None
     found = _git(root, "rev-parse", "--short=10", "HEAD").strip()
     return found + "+" * bool(_git(root, "status", "--porcelain", "--untracked-files=no")) if found else None
+
+
+def source() -> str:
+    """A checksum of the code itself: commits do not tell changed files apart."""
+    root, found = Path(__file__).parent, sha256()
+    for file in sorted(root.rglob("*.py")):
+        found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()
 
 
 def _git(root: Path, *arguments: str) -> str:

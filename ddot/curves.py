@@ -156,7 +156,7 @@ def success_by_given(
     """
     ours: list[Row] = [row for row in measured(rows) if row["method"] != UNFILLED]
     if not ours:
-        raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
+        raise ValueError("there are no filled rows of `ddot evaluate` among these; give some that it wrote")
     sets, tasks = _sets(ours, dataset), sorted({str(row["task"]) for row in ours})
     if task is not None and task not in tasks:
         raise ValueError(f"the rows have no task '{task}'; they have {', '.join(tasks)}")

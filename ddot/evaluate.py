@@ -3,10 +3,12 @@
 Rows are appended to a JSONL file as they are done; a row that is there already is not made again.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from jaxtyping import Int
 
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Text, read_set
 from ddot.chance import row_keys
-from ddot.checkout import commit
+from ddot.checkout import commit, source
 from ddot.denoiser import Denoiser
 from ddot.devices import called
 from ddot.filling import fill, gap_tokens, mean_length, plan, roomy
@@ -140,12 +142,12 @@ def evaluate(
     limit: int | None = None,
     metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
     fluency: Fluency | None = None,
-    tell: Callable[[Mapping[str, Any], int], None] = lambda *_: None,
+    tell: Callable[[Mapping[str, Any], int, int], None] = lambda *_: None,
 ) -> Iterator[dict[str, Any]]:
     """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl.
 
-    Texts are written as they come, and gone on with after an interruption; `tell` hears of a row how many there are.
-    Seconds are of rows that were filled in one go.
+    Texts are written as they come, and gone on with after an interruption. `tell` hears of a row how many there are,
+    and how many of them are new. Seconds are of rows that were filled in one go.
     """
     for name, given, known in (
         ("task", tasks, ("located", "free")),
@@ -161,8 +163,9 @@ def evaluate(
     sets = {dataset: read_set(bench, dataset, split)[:limit] for dataset in datasets}
     by_name, ledger, code = ways(), Ledger(output), commit()  # as it was loaded: the checkout may go on meanwhile
     ledger.check_training(model.name, model.training)
+    marks = {dataset: _marks(model, items) for dataset, items in sets.items()}
     for dataset, task, method, K in product(sets, tasks, methods, steps):
-        items = sets[dataset]
+        items, made = sets[dataset], marks[dataset]
         row: dict[str, Any] = {
             "model": model.name, "method": method, "dataset": dataset, "split": split, "task": task,
             "steps": K, "seed": seed, "items": len(items),
@@ -172,14 +175,25 @@ def evaluate(
         seconds: float | None = 0.0
         if method == "unfilled":
             texts = [item.unfilled for item in items]
-            ledger.add_texts(row, {item.id: item.unfilled for item in items})
+            ledger.add_texts(row, {item.id: item.unfilled for item in items}, made)
         else:
             row |= model.training
-            texts, seconds = _filled(model, items, by_name[method], row | {"commit": code}, ledger, tell)
+            texts, seconds = _filled(model, items, by_name[method], row, made, ledger, tell)
         row |= score(items, texts, metrics, fluency) | _cut(items, model.tokenizer)
-        row |= {"seconds": seconds, "batch": model.batch, "device": called(model.denoiser.device), "commit": code}
-        ledger.add(row)
-        yield row
+        row |= {} if seconds is None else {"seconds": seconds}
+        row |= {"batch": model.batch, "device": called(model.denoiser.device), "commit": code}
+        if row not in ledger:  # another one may have been faster
+            ledger.add(row)
+            yield row
+
+
+def _marks(model: Loaded, items: Sequence[BenchmarkItem]) -> dict[str, str]:
+    """By item, what its text is made with: a checksum of weights, training, device, code and the item itself."""
+    weights = model.denoiser.state_dict().values()
+    some = [part.flatten()[:16].tolist() for part in weights if isinstance(part, torch.Tensor)]
+    about = [some, dict(model.training), called(model.denoiser.device), source()]
+    known = sha256(json.dumps(about, sort_keys=True).encode()).digest()
+    return {item.id: sha256(known + repr(item).encode()).hexdigest()[:16] for item in items}
 
 
 def _filled(
@@ -187,23 +201,24 @@ def _filled(
     items: Sequence[BenchmarkItem],
     way: Way,
     row: Mapping[str, Any],
+    made: Mapping[str, str],
     ledger: Ledger,
-    tell: Callable[[Mapping[str, Any], int], None],
+    tell: Callable[[Mapping[str, Any], int, int], None],
 ) -> tuple[list[Text], float | None]:
     """(the texts of a row, seconds a text if all were filled now). What is in the ledger is not filled again."""
-    had = ledger.unfinished(row)
+    had = ledger.unfinished(row, made)
     before: dict[int, Text] = {i: had[item.id] for i, item in enumerate(items) if item.id in had}
-    count = len(before)
+    there = set(before)
+    if before:
+        tell(row, len(before), 0)
 
     def keep(texts: Mapping[int, Text]) -> None:
-        nonlocal count
-        ledger.add_texts(row, {items[i].id: text for i, text in texts.items()})
-        count += len(texts)
-        tell(row, count)
+        ledger.add_texts(row, {items[i].id: text for i, text in texts.items()}, made)
+        there.update(texts)
+        tell(row, len(there), len(texts))
 
-    texts, seconds = generate(
-        model, items, way, row["task"] == "located", row["steps"], row["seed"], had=before, keep=keep
-    )
+    located, steps, seed = row["task"] == "located", row["steps"], row["seed"]
+    texts, seconds = generate(model, items, way, located, steps, seed, had=before, keep=keep)
     return texts, None if before else seconds
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import Any, BinaryIO
 
 from ddot.benchmarks import Text
@@ -29,8 +30,8 @@ _TRAINING = {
 }
 
 
-# A text is gone on with by the model and the code that wrote it alone.
-_SAME = ("training_steps", "commit")
+# Threads of one process; other processes are kept out by a lock on the file, where there are such locks.
+_WRITING = Lock()
 
 
 class Ledger:
@@ -51,10 +52,10 @@ class Ledger:
             raise ValueError(f"{file} is no place for rows; give the name of a file that ends in .jsonl")
         self.file, self.texts = file, file.with_suffix(".texts.jsonl")
         there = {identity(row) for row in self.rows}
-        self._unfinished: dict[tuple[Any, ...], dict[str, Row]] = {}
+        self._unfinished: dict[tuple[Any, ...], dict[tuple[str, Any], str]] = {}
         for text in _read(self.texts, texts=True):
             if (key := identity(text)) not in there:
-                self._unfinished.setdefault(key, {})[str(text["id"])] = text
+                self._unfinished.setdefault(key, {})[str(text["id"]), text.get("made")] = text["text"]
         for path in (file, self.texts):
             _refuse_unwritable(path)
             mend(path)
@@ -68,11 +69,13 @@ class Ledger:
         """Whether it was measured already."""
         return identity(row) in map(identity, self.rows)
 
-    def unfinished(self, row: Row) -> dict[str, str]:
-        """Texts of a row that is not there yet, by their items: what was filled before an interruption."""
+    def unfinished(self, row: Row, made: Mapping[str, str]) -> dict[str, str]:
+        """Texts of a row that is not there yet, by their items: what was filled before an interruption.
+
+        `made` says of an item what its text must be made with; others are not gone on with.
+        """
         found = self._unfinished.get(identity(row), {})
-        same = {name: row.get(name) for name in _SAME}
-        return {name: text["text"] for name, text in found.items() if {k: text.get(k) for k in _SAME} == same}
+        return {name: found[name, mark] for name, mark in made.items() if (name, mark) in found}
 
     def check_training(self, model: str, training: Mapping[str, Any]) -> None:
         """Refuse a model that was trained otherwise since it filled what is here."""
@@ -84,11 +87,11 @@ class Ledger:
                     "now; choose another --output, or take those rows out"
                 )
 
-    def add_texts(self, row: Row, texts: Mapping[str, Text]) -> None:
-        """Texts of a row that is to come, by their items. A row that is there has all of its texts."""
-        about = {name: row[name] for name in (*IDENTITY, *_SAME) if row.get(name) is not None}
+    def add_texts(self, row: Row, texts: Mapping[str, Text], made: Mapping[str, str]) -> None:
+        """Texts of a row that is to come, by their items, and what they are made with. A row has all of its texts."""
+        about = {name: row[name] for name in IDENTITY}
         said = {name: text if isinstance(text, str) else " ".join(text) for name, text in texts.items()}
-        append(self.texts, (about | {"id": name, "text": text} for name, text in said.items()))
+        append(self.texts, (about | {"id": name, "text": text, "made": made[name]} for name, text in said.items()))
 
     def add(self, row: Row) -> None:
         append(self.file, [row])
@@ -108,15 +111,15 @@ def mend(file: Path) -> None:
 def _mend_and_add(file: Path, lines: bytes) -> None:
     """In one go: what looked cut off may have been written on since, what looked whole may have been cut off."""
     try:
-        with open(file, "a+b") as opened:
+        with _WRITING, open(file, "a+b") as opened:
             _wait_for_others(opened)
-            size = opened.seek(0, os.SEEK_END)
-            opened.seek(max(0, size - 1))
-            if opened.read() not in (b"", b"\n"):
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
+            if opened.read(1) not in (b"", b"\n"):
                 opened.seek(0)
-                mended = _mended(opened.read())
-                opened.truncate(min(len(mended), size))
-                lines = mended[size:] + lines
+                mended = _mended(whole := opened.read())
+                if len(mended) < len(whole):
+                    opened.truncate(len(mended))
+                lines = mended[len(whole) :] + lines
             opened.write(lines)  # at the end, wherever one has read
     except OSError as error:
         raise OSError(f"{file} cannot be written ({error.strerror}); make room, or choose another --output") from error
@@ -158,6 +161,8 @@ def _line(line: bytes, texts: bool) -> dict[str, Any]:
     row = json.loads(line)
     if not isinstance(row, dict) or ("text" in row) != texts:
         raise ValueError("another kind of line")
+    if texts and not (isinstance(row["text"], str) and isinstance(row.get("id"), str | int)):
+        raise ValueError("no text of an item")
     identity(row)
     return row
 

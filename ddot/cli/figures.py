@@ -21,11 +21,15 @@ def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[
 
     rows = read_rows(*files)
     for field, option, text in (("method", "--methods", methods), ("model", "--models", models)):
-        if text is not None:
-            wanted, there = names_of(text, option), {str(row[field]) for row in rows if field in row}
-            if unknown := [name for name in wanted if name not in there]:
-                raise ValueError(f"no row has the {field} '{unknown[0]}'; there are {', '.join(sorted(there))}")
-            rows = [row for row in rows if row.get(field) in wanted]
+        if text is None:
+            continue
+        wanted, there = names_of(text, option), sorted({str(row[field]) for row in rows if field in row})
+        if not there:
+            raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
+        if unknown := [name for name in wanted if name not in there]:
+            of = f" of {methods}" if field == "model" and methods else ""
+            raise ValueError(f"no row{of} has the {field} '{unknown[0]}'; there are {', '.join(there)}")
+        rows = [row for row in rows if row.get(field) in wanted]
     return rows
 
 

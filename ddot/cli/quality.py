@@ -74,14 +74,9 @@ def evaluate(
         print(f"ddot: {_about(row)}: done", file=sys.stderr)
         rows.append(row)
     rows = _without_missing(rows)
-    about: dict[str, list[Any]] = {
-        "model": [loaded.name],
-        "dataset": sets,
-        "task": kinds,
-        "method": ways,
-        "steps": counts,
-    }
-    there = measured(read_rows(output)) if output.is_file() else []
+    there = [row for row in (measured(read_rows(output)) if output.is_file() else []) if row["model"] == loaded.name]
+    about: dict[str, list[Any]] = {"dataset": sets, "task": kinds, "method": ways, "steps": counts}
+    about |= {"split": [split], "seed": [seed]}
     mine = [row for row in there if all(row[name] in some for name, some in about.items())]
     if lacking := [name for name in measures if any(name not in row for row in mine)]:
         adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
@@ -90,6 +85,8 @@ def evaluate(
     if mine and not rows:
         print(f"ddot: {output} has these rows already; ddot tables {output} shows them", file=sys.stderr)
         return
+    if not rows:  # why was said
+        raise typer.Exit(2)
     aside = (
         "model",
         "split",
@@ -111,13 +108,15 @@ def _about(row: Mapping[str, Any]) -> str:
     return f"{row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps"
 
 
-def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int], None]:
+def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int, int], None]:
     """Says now and then how many texts of a row there are."""
     last = time.monotonic()
 
-    def tell(row: Mapping[str, Any], count: int) -> None:
+    def tell(row: Mapping[str, Any], count: int, new: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= every and count < row["items"]:
+        if not new:
+            print(f"ddot: {_about(row)}: going on after {count:,} of {row['items']:,} texts", file=sys.stderr)
+        elif time.monotonic() - last >= every and count < row["items"]:
             last = time.monotonic()
             print(f"ddot: {_about(row)}: {count:,} of {row['items']:,} texts", file=sys.stderr)
 

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor, wait
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -334,22 +335,50 @@ def test_old_rows_learn_what_was_kept(model, bench, tmp_path):
     assert list(rescore(tmp_path / "old.jsonl", bench, ("success",))) == []
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(model, bench, tmp_path, same):
-    """By the model that wrote them; another one fills them anew. Seconds are of what was filled in one go."""
-    trained, whole, output = replace(model, batch=1), tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
+@pytest.mark.parametrize("changed", [None, "training", "weights", "items", "code"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(
+    model, bench, tmp_path, monkeypatch, changed, threads
+):
+    """By what wrote them; anything else fills them anew. Seconds are of what was filled in one go."""
+    trained, whole, output = replace(model, batch=1, threads=threads), tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
     asked, heard = {"methods": ("ddot-u", "planned"), "tasks": ("free",)}, []
     rows_of(replace(trained, training={"training_steps": 20}), bench, whole, **asked)
     texts = whole.with_suffix(".texts.jsonl").read_text().splitlines(True)
     output.with_suffix(".texts.jsonl").write_text("".join(texts[:4]))  # all three of one row, one of the other
-    after = replace(trained, training={"training_steps": 20 if same else 21})
-    rows = rows_of(after, bench, output, tell=lambda row, count: heard.append((row["method"], count)), **asked)
-    every = [(name, count) for name in asked["methods"] for count in (1, 2, 3)]
-    assert heard == (every[4:] if same else every)
-    assert all((row["seconds"] is None) == same for row in rows)
-    assert [row["bleu2"] for row in rows] == [row["bleu2"] for row in read_rows(whole)]
-    again = {(text["method"], text["id"]): text["text"] for text in read_texts([output])}
-    assert again == {(text["method"], text["id"]): text["text"] for text in read_texts([whole])}
+    after = replace(trained, training={"training_steps": 21 if changed == "training" else 20})
+    if changed == "weights":
+        after = replace(after, denoiser=deepcopy(model.denoiser))
+        torch.nn.init.normal_(next(after.denoiser.parameters()))
+    if changed == "items":
+        file = bench / "own.test.jsonl"
+        file.write_text(file.read_text().replace("garden", "kitchen").replace("dawn", "noon").replace("rains", "snows"))
+    if changed == "code":
+        monkeypatch.setattr("ddot.evaluate.source", lambda: "another")
+    rows = rows_of(after, bench, output, tell=lambda row, *counts: heard.append((row["method"], *counts)), **asked)
+    if changed:
+        assert sorted(heard) == [(name, count, 1) for name in asked["methods"] for count in (1, 2, 3)]
+    else:
+        assert sorted(heard) == [("ddot-u", 3, 0), ("planned", 1, 0), ("planned", 2, 1), ("planned", 3, 1)]
+    assert all(("seconds" in row) == bool(changed) for row in rows)
+    rows_of(after, bench, tmp_path / "fresh.jsonl", **asked)
+    scores, fresh = (
+        [(row["method"], row["bleu2"]) for row in some] for some in (rows, read_rows(tmp_path / "fresh.jsonl"))
+    )
+    assert scores == fresh
+    again, once = (
+        {(text["method"], text["id"]): text["text"] for text in read_texts([file])}
+        for file in (output, tmp_path / "fresh.jsonl")
+    )
+    assert again == once
+
+
+def test_threads_write_without_locks_on_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("ddot.ledger._wait_for_others", lambda _: None)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: append(tmp_path / "a.jsonl", [{"model": i, "text": "x" * 9000}]), range(400)))
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["model"] for line in lines) == list(range(400))
 
 
 def test_what_another_one_added_meanwhile_is_not_made_again(model, bench, tmp_path):
