@@ -21,6 +21,8 @@ if sys.platform != "win32":
     import fcntl
 
 _BEGIN = b'{"model": '  # of every line that is written here
+# Threads of one process; other processes are kept out by a lock on the file, where there are such locks.
+_WRITING = Lock()
 # What rows say of how their model was trained.
 _TRAINING = {
     "recipe": "the recipe",
@@ -28,10 +30,6 @@ _TRAINING = {
     "training_steps": "steps of training:",
     "training_seconds": "seconds of training:",
 }
-
-
-# Threads of one process; other processes are kept out by a lock on the file, where there are such locks.
-_WRITING = Lock()
 
 
 class Ledger:

@@ -7,7 +7,7 @@ lists, plain and compiled. The trunk's weights do not matter for speed, so basel
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.records import Prediction, State
+from ddot.records import Example, Prediction, State
 from ddot.tasks import ALONE, Sample
 from ddot.template import parse
 from ddot.typist import lay_out, view
@@ -178,10 +178,19 @@ def _plain(model: Model, text: str, steps: int) -> None:
         pass
 
 
-def _method(method: Method, model: Model, text: str, steps: int) -> None:
-    prompt = view(parse(text), model.tokenizer, located=False).prompt
-    for _ in method.sample(model.denoiser, [prompt.example], roomy(0), steps, row_keys(0, 1)):
+def prompt_of(model: Model, text: str) -> Example:
+    """What the paper's methods are given of a text: its words, not where any are missing."""
+    return view(parse(text), model.tokenizer, located=False).prompt.example
+
+
+def sample(method: Method, model: Model, prompts: Sequence[Example], steps: int) -> None:
+    """Fill prompts together, each in as many slots as usual."""
+    for _ in method.sample(model.denoiser, prompts, roomy(0), steps, row_keys(0, len(prompts))):
         pass
+
+
+def _method(method: Method, model: Model, text: str, steps: int) -> None:
+    sample(method, model, [prompt_of(model, text)], steps)
 
 
 def _told(model: Model, text: str, steps: int) -> None:

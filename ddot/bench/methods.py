@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.bench.infill import varied
-from ddot.chance import row_keys
+from ddot.bench.infill import prompt_of, sample, varied
 from ddot.devices import called
-from ddot.filling import roomy
 from ddot.infill import load
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.template import parse
-from ddot.typist import view
 
 METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
 BARS = {"ddot-u": 1.8}  # times as fast as left context
@@ -45,21 +41,19 @@ def measure(
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}; at least 1 is wanted")
     loaded = load(model, device)
-    denoiser = loaded.denoiser
-    on_gpu = denoiser.device.type == "cuda"
+    on_gpu = loaded.denoiser.device.type == "cuda"
     count = texts or (512 if on_gpu else 1)
-    prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
+    prompts = [prompt_of(loaded, text) for text in varied(count)]
 
     def seconds(method: Method, K: int) -> float:
         start = time.perf_counter()
-        for _ in method.sample(denoiser, prompts, roomy(0), K, row_keys(0, count)):
-            pass
+        sample(method, loaded, prompts, K)
         if on_gpu:
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
     times: dict[tuple[int, str], list[float]] = {}
-    with torch.inference_mode(), denoiser.quickly():
+    with torch.inference_mode(), loaded.denoiser.quickly():
         for turn, K, name in product(range(rounds + 1), steps, METHODS):
             if turn == 0:  # warms up
                 seconds(METHODS[name], 1)
@@ -70,7 +64,7 @@ def measure(
     for (K, name), some in times.items():
         faster = float(np.median(np.divide(times[K, "lc"], some)))  # in one round: a machine is not always as fast
         rows.append({
-            "sampler": name, "device": called(denoiser.device), "texts_at_once": count, "steps": K,
+            "sampler": name, "device": called(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
             "bar": BARS.get(name), "met": faster >= BARS[name] if name in BARS else None,
         })  # fmt: skip

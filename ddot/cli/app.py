@@ -71,9 +71,6 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> None:
             print(json.dumps(row))
         return
     table = Table()
-    if not rows:
-        print("ddot: nothing new to show", file=sys.stderr)
-        return
     names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every metric
     for name in names:
         table.add_column(name.replace("_", " "), justify="left" if name == names[0] else "right", overflow="fold")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 LanguageModelFolder = Annotated[
     Path | None, typer.Option("--language-model", help="For perplexity: a causal model that ddot convert made.")
 ]
+# What a table on the screen leaves out of rows.
+_ASIDE = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", "kept")
 
 
 @app.command()
@@ -74,33 +76,20 @@ def evaluate(
         print(f"ddot: {_about(row)}: done", file=sys.stderr)
         rows.append(row)
     rows = _without_missing(rows)
-    there = [row for row in (measured(read_rows(output)) if output.is_file() else []) if row["model"] == loaded.name]
-    about: dict[str, list[Any]] = {"dataset": sets, "task": kinds, "method": ways, "steps": counts}
-    about |= {"split": [split], "seed": [seed]}
+    about: dict[str, list[Any]] = {"model": [loaded.name], "split": [split], "seed": [seed]}
+    about |= {"dataset": sets, "task": kinds, "method": ways, "steps": counts}
+    there = measured(read_rows(output)) if output.is_file() else []
     mine = [row for row in there if all(row[name] in some for name, some in about.items())]
     if lacking := [name for name in measures if any(name not in row for row in mine)]:
         adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
         adds += " --language-model DIR" * ("perplexity" in lacking)
         print(f"ddot: {adds} adds what is missing, once it can be had", file=sys.stderr)
-    if mine and not rows:
+    if not mine:  # why was said
+        raise typer.Exit(2)
+    if not rows:
         print(f"ddot: {output} has these rows already; ddot tables {output} shows them", file=sys.stderr)
         return
-    if not rows:  # why was said
-        raise typer.Exit(2)
-    aside = (
-        "model",
-        "split",
-        "seed",
-        "items",
-        "length_error_abs",
-        "batch",
-        "device",
-        "commit",
-        "cut",
-        "kept",
-        *training,
-    )
-    aside = () if as_json else aside
+    aside = () if as_json else (*_ASIDE, *training)
     show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
 
 
