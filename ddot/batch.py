@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from ddot.ahead import Ahead, fingerprint
 from ddot.infill import EMBEDDED_NAME, Model
-from ddot.signals import interruptions
+from ddot.interrupts import interruptions
 from ddot.tasks import Task
 from ddot.together import in_order
 

@@ -15,9 +15,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ddot.filling import Prompt
-from ddot.masking import gap_hints
-from ddot.records import UNKNOWN, Example
+from ddot.core.gaps import gap_hints
+from ddot.core.records import UNKNOWN, Example, Prompt
 from ddot.tokens import Tokenizer
 
 Text = str | list[str]  # a program as it is written; a sentence as words

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float, UInt64
 from torch import Tensor
 
-from ddot import rooms
-from ddot.chance import fold, uniform
 from ddot.choice import STEPS, Choice
+from ddot.core import gap_lengths
+from ddot.core.records import State, first_row
+from ddot.core.rng import fold, uniform
 from ddot.denoiser import Denoiser
 from ddot.filling import drawn_length, expected_rooms, mean_length, rounded
 from ddot.likelihood import Tokens, gap_chances
-from ddot.records import State, first_row
 from ddot.tasks import ALONE, Lengths, Looks, Network, Sample, Shape, Task
 from ddot.template import Blank
 from ddot.tokens import Tokenizer
@@ -44,7 +44,7 @@ class Filled:
 
 def _brief(chances: Float[Tensor, "gaps classes"]) -> Float[Tensor, "gaps classes"]:
     """The chances of length classes, tilted towards short ones."""
-    likely = chances * torch.exp(-rooms.class_lengths() / _BREVITY)
+    likely = chances * torch.exp(-gap_lengths.class_lengths() / _BREVITY)
     return likely / likely.sum(-1, keepdim=True)
 
 

@@ -22,13 +22,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
+from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.records import Vocabulary
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.files import AnotherRun, seal
 from ddot.quantise import SCALE, decompress, run_in_int8
-from ddot.tokens import Tokenizer, Vocabulary
+from ddot.tokens import Tokenizer
 
 # How config.json names the classes a network is built from.
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ddot.annealing import Annealing, Tempered, greedy, greedy_words
-from ddot.positions import Terminal, grid_terminal, random_terminal
+from ddot.core.annealing import Annealing, Tempered, greedy, greedy_words
+from ddot.core.positions import Terminal, grid_terminal, random_terminal
 
 TERMINALS: dict[str, Terminal] = {"grid": grid_terminal, "random": random_terminal}
 STEPS = 16

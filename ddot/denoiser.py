@@ -10,15 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ddot import rooms
-from ddot.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.backbones.dit import DiT, DiTConfig
 from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.backbones.trunk import Reading, Trunk
-from ddot.noise import LogLinear
-from ddot.portions import in_portions
-from ddot.records import KINDS, OPEN, Prediction, State
-from ddot.tokens import Vocabulary
+from ddot.core import gap_lengths
+from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
+from ddot.core.chunks import in_portions
+from ddot.core.noise import LogLinear
+from ddot.core.records import KINDS, OPEN, Prediction, State, Vocabulary
 
 _FAR = 16.0  # tokens; beyond this a neighbouring prompt token is as good as none
 _WAVES = 8
@@ -71,8 +70,8 @@ class Denoiser(nn.Module):
         self.velocity = nn.Linear(d, 1)
         self.time = _mlp(2 * _WAVES, d) if config.time else None
         self.around = _mlp(4 * _WAVES, d) if config.surroundings else None
-        self.room = nn.Embedding(rooms.CLASSES, d) if config.rooms else None
-        self.room_head = nn.Linear(d, rooms.CLASSES) if config.rooms else None
+        self.room = nn.Embedding(gap_lengths.CLASSES, d) if config.rooms else None
+        self.room_head = nn.Linear(d, gap_lengths.CLASSES) if config.rooms else None
         for last in (self.kind, self.velocity, self.time, self.around, self.room, self.room_head):
             for parameter in (last[-1] if isinstance(last, nn.Sequential) else last or nn.Identity()).parameters():
                 nn.init.zeros_(parameter)
@@ -113,7 +112,7 @@ class Denoiser(nn.Module):
             h = h + self.around(surroundings(units, state.kind != OPEN, part))
         if self.room is not None:
             room = state.room[:, part]
-            h = h + self.room(rooms.room_class(room.clamp(min=0))) * (room >= 0)[..., None]
+            h = h + self.room(gap_lengths.room_class(room.clamp(min=0))) * (room >= 0)[..., None]
         if torch.is_autocast_enabled(h.device.type):
             h = h.to(torch.get_autocast_dtype(h.device.type))
         h = self.trunk.hidden(h, units[:, part], self.noise.sigma(state.t), reading)

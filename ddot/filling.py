@@ -8,41 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, UInt64
+from jaxtyping import Float, Int, UInt64
 from torch import Tensor
 
-from ddot import rooms
-from ddot.chance import fold, uniform
+from ddot.core import gap_lengths
+from ddot.core.positions import Terminal, grid_terminal
+from ddot.core.projections import keep_out_of_closed, keep_prompt_order, keep_word_order
+from ddot.core.records import OPEN, Prompt, State, Vocabulary, to_device
+from ddot.core.rng import fold, uniform
+from ddot.core.sampling import MostCertainFirst, Projection, Restriction, Reveal
 from ddot.denoiser import Denoiser
-from ddot.gaps import keep_out_of_closed
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.positions import Terminal, grid_terminal
-from ddot.records import OPEN, Example, State, to_device
-from ddot.sampling import MostCertainFirst, Projection, Restriction, Reveal, keep_prompt_order, keep_word_order
-from ddot.tokens import Vocabulary
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """Given tokens in order, what the network is told of them, and which of the n + 1 gaps may hold text."""
-
-    example: Example  # prompt tokens only
-    is_open: Bool[np.ndarray, "gaps"]
-
-    def __len__(self) -> int:
-        return len(self.example.tokens)
-
-    @property
-    def free(self) -> bool:
-        """Nothing is told of where text is missing."""
-        return self.example.hint is None or not self.example.hint.any()
-
-    def with_rooms(self, room: Int[np.ndarray, "n"]) -> "Prompt":
-        """The same prompt, told how many tokens are missing after each given one."""
-        e = self.example
-        return Prompt(Example(e.tokens, e.is_prompt, e.hint, room), self.is_open)
-
 
 # Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
 ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], Float[Tensor, "gaps"]]
@@ -50,13 +27,13 @@ ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], 
 
 def mean_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
     """The expected length: least squared error, and totals that are right on average."""
-    return chances @ rooms.class_lengths(chances.device)
+    return chances @ gap_lengths.class_lengths(chances.device)
 
 
 def drawn_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
     """A length drawn as the model says."""
     below = (chances.cumsum(-1) <= u[:, None]).sum(-1).clamp(max=chances.shape[-1] - 1)
-    return rooms.class_lengths(chances.device)[below]
+    return gap_lengths.class_lengths(chances.device)[below]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from ddot.records import OPEN, State
-from ddot.tokens import Vocabulary
+from ddot.core.records import OPEN, State, Vocabulary
 from ddot.typist import Alphabet, View
 
 MASKED = "░"

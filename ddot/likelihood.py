@@ -8,12 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ddot import absorbing, rooms
+from ddot.core import absorbing, gap_lengths
+from ddot.core.chunks import in_portions
+from ddot.core.records import Prediction, Prompt, State, to_device
 from ddot.denoiser import Denoiser
-from ddot.filling import Prompt
 from ddot.methods.fixed_length import FixedLength
-from ddot.portions import in_portions
-from ddot.records import Prediction, State, to_device
 from ddot.typist import View
 
 Tokens = Int[np.ndarray, "_"]  # lists of these differ in length
@@ -75,7 +74,7 @@ def gap_chances(view: View, chances: Float[Tensor, "n classes"], found: Sequence
     lengths = dict.fromkeys(view.after, 0)
     for after, tokens in zip(view.after, found, strict=True):
         lengths[after] += len(tokens)
-    which = rooms.room_class(torch.tensor(list(lengths.values())))
+    which = gap_lengths.room_class(torch.tensor(list(lengths.values())))
     return _log(chances[torch.tensor(list(lengths)), which])
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 from torch.utils.data import DataLoader, Dataset
 
-from ddot.chance import Weighted, fold, generator, row_keys, spread_times, uniform
+from ddot.core.records import Example, Slots
+from ddot.core.rng import Weighted, fold, generator, row_keys, spread_times, uniform
 from ddot.masking import Mask, Telling, by_word
 from ddot.methods.method import Method
 from ddot.packing import Corpus, fingerprint
-from ddot.records import Example, Slots
 from ddot.tokens import Tokenizer
 
 

@@ -13,12 +13,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ddot import rooms
-from ddot.absorbing import CleanToken, corrupt
+from ddot.core import gap_lengths
+from ddot.core.absorbing import CleanToken, corrupt
+from ddot.core.gaps import gaps_after
+from ddot.core.noise import LogLinear
+from ddot.core.positions import interpolate
+from ddot.core.records import PROMPT, Slots, State
 from ddot.denoiser import Denoiser
-from ddot.noise import LogLinear
-from ddot.positions import interpolate
-from ddot.records import PAD, PROMPT, Slots, State
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def denoising_losses(
     room = torch.zeros_like(token)
     if model.room_head is not None:
         # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
-        true = rooms.room_class(gaps_after(slots).flatten()[asked])
+        true = gap_lengths.room_class(gaps_after(slots).flatten()[asked])
         room = torch.nn.functional.cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
         room = room / slots.u.numel()
     elif room_factor > 0:
@@ -149,14 +150,3 @@ def token_losses(
         nothing = nothing + 0 * model.room_head(h[:, 0]).float().mean()
     zero = torch.zeros_like(token)
     return Losses(token + nothing, token.detach(), zero, zero, per_slot.detach().mean() if len(at) else zero)
-
-
-def gaps_after(slots: Slots) -> Int[Tensor, "B L"]:
-    """How many response slots lie between each prompt slot and the next prompt slot (slots are in text order)."""
-    L = slots.kind.shape[1]
-    real = (slots.kind != PAD).sum(-1, keepdim=True)
-    index = torch.arange(L, device=slots.kind.device).expand_as(slots.kind)
-    # The next prompt slot after i, by a running minimum from the right; the end of the text where there is none.
-    later = torch.where(slots.kind == PROMPT, index, L).flip(1).cummin(1).values.flip(1)
-    after = torch.cat([later[:, 1:], later.new_full((len(later), 1), L)], 1)
-    return torch.minimum(after, real) - index - 1

@@ -10,8 +10,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ddot.chance import Weighted
-from ddot.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, UNKNOWN
+from ddot.core.gaps import gap_hints, missing_after, open_gaps
+from ddot.core.records import ANY_ROOM, UNKNOWN
+from ddot.core.rng import Weighted
 
 
 @runtime_checkable
@@ -113,26 +114,6 @@ def by_word(
     heaviest = np.zeros(words[-1] + 1)
     np.maximum.at(heaviest, words, weight)
     return mask(heaviest, rng)[words]
-
-
-def open_gaps(is_prompt: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "gaps"]:
-    """For each of n + 1 gaps (before token i; after the last): is it beside a missing token?"""
-    missing = np.concatenate([[False], ~is_prompt, [False]])
-    return missing[:-1] | missing[1:]
-
-
-def gap_hints(is_prompt: Bool[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"]) -> Int[np.ndarray, "n"]:
-    """Hints of a located text: GLUED, BEFORE, AFTER or BOTH at prompt tokens, UNKNOWN elsewhere."""
-    code = np.array([[GLUED, AFTER], [BEFORE, BOTH]])[is_open[:-1].astype(int), is_open[1:].astype(int)]
-    return np.where(is_prompt, code, UNKNOWN)
-
-
-def missing_after(is_prompt: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """How many tokens are missing between each prompt token and the next; ANY_ROOM at the missing ones."""
-    given = np.flatnonzero(is_prompt)
-    room = np.full(len(is_prompt), ANY_ROOM)
-    room[given] = np.diff(given, append=len(is_prompt)) - 1
-    return room
 
 
 @dataclass(frozen=True)

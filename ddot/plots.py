@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
-from ddot.coupling import Coupling, couple, couple_independently
+from ddot.core.coupling import Coupling, couple, couple_independently
+from ddot.core.positions import Terminal, random_terminal
+from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.drawing import canvas, form_of, image
 from ddot.files import write_whole
 from ddot.frames import Frame
 from ddot.labels import printable, spread
-from ddot.positions import Terminal, random_terminal
-from ddot.records import PAD, PROMPT, RESPONSE
 from ddot.tracks import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 
 COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # told apart by colour-blind readers

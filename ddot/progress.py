@@ -15,12 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import Tensor
 
 from ddot.checkpoint import without_values
+from ddot.core.noise import LogLinear
+from ddot.core.records import PROMPT, Slots
 from ddot.denoiser import DenoiserConfig
 from ddot.distributed import mean, whole
 from ddot.files import write_whole
 from ddot.losses import LOSSES
-from ddot.noise import LogLinear
-from ddot.records import PROMPT, Slots
 from ddot.run import Run
 from ddot.samples import Sample
 

@@ -5,11 +5,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ddot.absorbing import ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.benchmarks import CODE_SLOTS
-from ddot.coupling import couple_independently
+from ddot.core.absorbing import ScoreEntropy
+from ddot.core.coupling import couple_independently
+from ddot.core.positions import AsText, JitteredGrid, Mixture, Stretched, random_terminal
+from ddot.core.records import Vocabulary
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import EitherCut, Plan, WholeSentences, Windows
 from ddot.losses import TokenUnitWeight
@@ -21,9 +23,8 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.positions import AsText, JitteredGrid, Mixture, Stretched, random_terminal
 from ddot.run import Data, Run, Training
-from ddot.tokens import Tokenizer, Vocabulary
+from ddot.tokens import Tokenizer
 
 MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing()))
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))

@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ddot.records import Prediction, State
-from ddot.sampling import Reveal
+from ddot.core.records import Prediction, State, Vocabulary
+from ddot.core.sampling import Reveal
 from ddot.template import Blank
-from ddot.tokens import Vocabulary
 from ddot.typist import LATER, Alphabet, Span
 
 _LEAST_SCORE = -1e30

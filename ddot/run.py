@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ddot.core.records import Vocabulary
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan
-from ddot.tokens import Vocabulary
 
 
 @dataclass(frozen=True)

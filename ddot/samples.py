@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ddot.chance import generator, row_keys
+from ddot.core.gaps import gap_hints, open_gaps
+from ddot.core.records import Example
+from ddot.core.rng import generator, row_keys
 from ddot.denoiser import Denoiser
 from ddot.loader import Plan, WholeSentences, with_edges
-from ddot.masking import gap_hints, open_gaps
 from ddot.packing import Corpus
-from ddot.records import Example
 from ddot.tokens import Tokenizer
 
 BLANK = "___"

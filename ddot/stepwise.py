@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from ddot.records import State, first_row
+from ddot.core.records import State, first_row
 from ddot.tasks import Network, Sample, Task
 from ddot.together import R, Way
 

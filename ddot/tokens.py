@@ -5,7 +5,6 @@ Knows nothing about prompts, positions or networks.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -15,45 +14,7 @@ from jaxtyping import Bool, Int
 from tokenizers import Tokenizer as Encoder
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The rows of a vocabulary: `base` ordinary tokens, then [mask], [pad] and [sep].
-
-    [mask] comes first after the ordinary ones, where the public SEDD checkpoints have it.
-    """
-
-    base: int
-
-    @property
-    def mask(self) -> int:
-        return self.base
-
-    @property
-    def pad(self) -> int:
-        return self.base + 1
-
-    @property
-    def sep(self) -> int:
-        return self.base + 2
-
-    @property
-    def size(self) -> int:
-        return self.base + 3
-
-    @property
-    def rows(self) -> int:
-        """Rows of a network: `size` rounded up to 64, as matrix kernels like it. The last ones are never used."""
-        return -(-self.size // 64) * 64
-
-    def check(self, tokens: Int[np.ndarray, "n"]) -> None:
-        """Refuse ids that are no ordinary token or [sep]: a clean text holds no [mask] and no [pad]."""
-        wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))
-        if wrong.any():
-            raise ValueError(
-                f"token id {int(tokens[wrong][0])} is out of range: a text holds ids 0 … {self.base - 1} "
-                f"(and {self.sep} for [sep]); encode it with the tokenizer of this model"
-            )
+from ddot.core.records import Vocabulary
 
 
 class Tokenizer:

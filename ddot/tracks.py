@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ddot.chance import generator, row_keys
-from ddot.coupling import Coupling
+from ddot.core.coupling import Coupling
+from ddot.core.positions import Terminal
+from ddot.core.records import PAD, PROMPT, RESPONSE
+from ddot.core.rng import generator, row_keys
 from ddot.frames import Frame
 from ddot.labels import printable
 from ddot.masking import Blocks
-from ddot.positions import Terminal
-from ddot.records import PAD, PROMPT, RESPONSE
 
 _LONGEST = 22  # characters of a label
 

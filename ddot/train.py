@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from ddot import __version__
-from ddot.checkout import commit
 from ddot.checkpoint import (
     check_room,
     check_weights,
@@ -29,21 +28,22 @@ from ddot.checkpoint import (
     without_values,
 )
 from ddot.compiling import compile_blocks
+from ddot.core.records import Slots, to_device
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.files import check_seal
+from ddot.interrupts import interruptions
 from ddot.loader import Batches
 from ddot.losses import LOSSES
 from ddot.methods.method import Method
 from ddot.optimisers import Average, warm_hold_decay
 from ddot.packing import fingerprint
 from ddot.progress import Meter, progress
-from ddot.records import Slots, to_device
 from ddot.run import Run
 from ddot.samples import look
-from ddot.signals import interruptions
 from ddot.start import build, hold_still, make_optimisers, open_data
 from ddot.tokens import Tokenizer
+from ddot.version import commit
 
 
 class Objective(nn.Module):

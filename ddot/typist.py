@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from ddot.filling import Prompt
-from ddot.masking import gap_hints
-from ddot.records import UNKNOWN, Example
+from ddot.core.gaps import gap_hints
+from ddot.core.records import UNKNOWN, Example, Prompt
 from ddot.template import Blank, Template
 from ddot.tokens import Tokenizer
 

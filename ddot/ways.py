@@ -5,10 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ddot.annealing import greedy, greedy_words
 from ddot.benchmarks import Prompted
-from ddot.coupling import couple_independently
-from ddot.filling import Prompt, Settings
+from ddot.core.annealing import greedy, greedy_words
+from ddot.core.coupling import couple_independently
+from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal, starts_of
+from ddot.core.records import Prompt
+from ddot.core.sampling import Leap, MostCertainFirst, Reveal
+from ddot.filling import Settings
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
@@ -16,8 +19,6 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.positions import AsText, Terminal, grid_terminal, random_terminal, starts_of
-from ddot.sampling import Leap, MostCertainFirst, Reveal
 
 
 def _told_true_lengths(prompt: Prompted) -> Prompt:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ddot.chance import row_keys
-from ddot.coupling import couple
-from ddot.kernels import draw_sets, grid_position, kernel
-from ddot.positions import random_terminal
+from ddot.core.coupling import couple
+from ddot.core.coupling_kernels import draw_sets, grid_position, kernel
+from ddot.core.positions import random_terminal
+from ddot.core.rng import row_keys
 
 # The bars of the library's speed, as ratios in one run: (contender, L) → how many times faster we must be.
 BARS = {("dp", 1024): 12.0, ("dp", 128): 2.5, ("dp", 64): 1.8, ("scipy", 1024): 40.0, ("scipy", 64): 15.0}

@@ -19,7 +19,8 @@ from torch import nn
 
 from ddot.backbones.trunk import Memory
 from ddot.blanks import STEPS, Choice
-from ddot.chance import row_keys
+from ddot.core.records import Example, Prediction, State
+from ddot.core.rng import row_keys
 from ddot.denoiser import Denoiser
 from ddot.filling import roomy
 from ddot.infill import Model, load
@@ -28,7 +29,6 @@ from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.records import Example, Prediction, State
 from ddot.tasks import ALONE, Sample
 from ddot.template import parse
 from ddot.typist import lay_out, view

@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 
 from ddot import recipes
-from ddot.absorbing import ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
+from ddot.core.absorbing import ScoreEntropy
+from ddot.core.positions import random_terminal
+from ddot.core.records import Vocabulary
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, Windows
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method
 from ddot.packing import pack
-from ddot.positions import random_terminal
 from ddot.run import Data, Run, Training
-from ddot.tokens import Vocabulary, learn_bpe
+from ddot.tokens import learn_bpe
 from ddot.train import train
 
 Network = Callable[[Vocabulary], DenoiserConfig]

@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
-from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.convert.weights import take
+from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.records import Vocabulary
 from ddot.denoiser import DenoiserConfig
-from ddot.tokens import Tokenizer, Vocabulary
+from ddot.tokens import Tokenizer
 
 _NEW_LOGIT = -10.0  # of rows a checkpoint did not have, against its mean logit: at most e^-10 of a token's mean share
 

@@ -11,25 +11,15 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int, UInt64
 
-from ddot.chance import fold
-from ddot.coupling import Coupling, couple
+from ddot.core.coupling import Coupling, couple
+from ddot.core.positions import Terminal, grid_terminal
+from ddot.core.projections import clamp_prompt, keep_prompt_order
+from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.rng import fold
+from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.denoiser import Denoiser
 from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.methods.method import Table, only_prompt
-from ddot.positions import Terminal, grid_terminal
-from ddot.records import OPEN, Example, Slots, State, to_device
-from ddot.sampling import (
-    Leap,
-    Projection,
-    Restriction,
-    Reveal,
-    clamp_prompt,
-    keep_prompt_order,
-    read_out,
-    reverse,
-    time_grid,
-)
-from ddot.tokens import Vocabulary
 
 # Right after t = 1 the spread of all positions says how long the text is, and says it faintly: a grid that is a little
 # wider than those of the training looks like a text a third too long. A first step of some length is past that.

@@ -10,26 +10,14 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int, UInt64
 
+from ddot.core.gaps import missing_after
+from ddot.core.positions import clean_positions
+from ddot.core.projections import clamp_prompt, stay, without, without_echo
+from ddot.core.records import ANY_ROOM, OPEN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.denoiser import Denoiser
 from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
-from ddot.masking import missing_after
 from ddot.methods.method import Table
-from ddot.positions import clean_positions
-from ddot.records import ANY_ROOM, OPEN, Example, Slots, State, to_device
-from ddot.sampling import (
-    Leap,
-    Projection,
-    Restriction,
-    Reveal,
-    clamp_prompt,
-    read_out,
-    reverse,
-    stay,
-    time_grid,
-    without,
-    without_echo,
-)
-from ddot.tokens import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int, UInt64
 
-from ddot.chance import fold, uniform
+from ddot.core.records import ANY_ROOM, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, State, Vocabulary
+from ddot.core.rng import fold, uniform
 from ddot.denoiser import Denoiser
 from ddot.losses import Losses
-from ddot.records import ANY_ROOM, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, State
-from ddot.tokens import Vocabulary
 
 
 @runtime_checkable

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int, UInt64
 
-from ddot.coupling import Coupling, couple
+from ddot.core.coupling import Coupling, couple
+from ddot.core.positions import Terminal, grid_terminal
+from ddot.core.projections import clamp_prompt, stay
+from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
+from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.denoiser import Denoiser
 from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
 from ddot.methods.ddot import DDOT
-from ddot.positions import Terminal, grid_terminal
-from ddot.records import PROMPT, Example, Slots, State, to_device
-from ddot.sampling import Leap, Projection, Restriction, Reveal, clamp_prompt, read_out, reverse, stay, time_grid
-from ddot.tokens import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ddot.choice import STEPS
+from ddot.core.records import State
 from ddot.frames import frame_of
 from ddot.infill import Model
-from ddot.records import State
 from ddot.serve.attempts import Attempts
 from ddot.serve.replies import event
 from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.absorbing import CleanToken
 from ddot.backbones.llama import LlamaConfig
-from ddot.coupling import couple
+from ddot.core.absorbing import CleanToken
+from ddot.core.coupling import couple
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import Frame
 from ddot.infill import Model

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from ddot.checkpoint import load_model, without_values
 from ddot.convert import convert
 from ddot.convert.gguf import from_gguf
+from ddot.core.records import State
 from ddot.packing import pack
-from ddot.records import State
 from ddot.tokens import Tokenizer, learn_bpe
 
 SENTENCES = [

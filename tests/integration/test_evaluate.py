@@ -12,9 +12,9 @@ import torch
 
 from ddot.backbones.llama import LlamaConfig
 from ddot.benchmarks import CodeItem, Item, read_items
-from ddot.chance import row_keys
 from ddot.checkpoint import save_model
 from ddot.cli.quality import _not_learnt
+from ddot.core.rng import row_keys
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate
 from ddot.filling import roomy

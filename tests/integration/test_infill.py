@@ -8,11 +8,11 @@ import torch
 
 import ddot
 from ddot.backbones.llama import LlamaConfig
-from ddot.chance import row_keys
+from ddot.core.gap_lengths import CLASSES
+from ddot.core.rng import row_keys
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import Frame
 from ddot.infill import Infill, Model
-from ddot.rooms import CLASSES
 from ddot.template import free, parse
 from ddot.tokens import learn_bpe
 from ddot.typist import view

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.absorbing import CleanToken
 from ddot.backbones.llama import LlamaConfig
-from ddot.chance import row_keys
 from ddot.checkpoint import load_model
+from ddot.core.absorbing import CleanToken
+from ddot.core.positions import grid_terminal, random_terminal
+from ddot.core.records import Example
+from ddot.core.rng import row_keys
+from ddot.core.sampling import MostCertainFirst
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, with_edges
 from ddot.losses import TokenUnitWeight
@@ -21,10 +24,7 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.positions import grid_terminal, random_terminal
-from ddot.records import Example
 from ddot.run import Data, Run, Training
-from ddot.sampling import MostCertainFirst
 from ddot.train import train
 
 SENTENCES = [

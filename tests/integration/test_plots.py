@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.coupling import couple, couple_independently
+from ddot.core.coupling import couple, couple_independently
+from ddot.core.positions import grid, grid_terminal, random_terminal
+from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.plots import COLOURS, COUPLINGS, training_paths, trajectories
-from ddot.positions import grid, grid_terminal, random_terminal
-from ddot.records import PAD, PROMPT, RESPONSE
 from ddot.tracks import Sentence, coupled, crossings, marked_sentence, sentence_of, tracks
 
 places = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 0.5])

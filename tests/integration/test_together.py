@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import ddot
-from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.batch import fill_file
 from ddot.bench.infill import varied
+from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.chunks import in_portions
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
-from ddot.portions import in_portions
 from ddot.tasks import Shape
 from ddot.template import parse
 from ddot.together import numbered, one_thread, together

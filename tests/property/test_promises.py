@@ -11,10 +11,10 @@ import jaxtyping
 import pytest
 import torch
 
-from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
-from ddot.chance import generator
+from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.rng import generator
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
 from ddot.template import Blank, Template, write

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.linalg import expm
 
-from ddot.absorbing import CleanToken, ScoreEntropy, analytic, corrupt, euler, final, score_entropy
-from ddot.noise import LogLinear
+from ddot.core.absorbing import CleanToken, ScoreEntropy, analytic, corrupt, euler, final, score_entropy
+from ddot.core.noise import LogLinear
 
 N = 5  # states; the last is [mask]
 MASK = N - 1

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.absorbing import CleanToken, ScoreEntropy
-from ddot.annealing import Tempered, greedy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.backbones.trunk import Memory, left_to_right
-from ddot.chance import row_keys, spread_times
+from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.annealing import Tempered, greedy
+from ddot.core.gaps import gap_hints, open_gaps
+from ddot.core.records import OPEN, UNKNOWN, Example, State, Vocabulary
+from ddot.core.rng import row_keys, spread_times
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.masking import gap_hints, open_gaps
 from ddot.methods.autoregressive import Autoregressive, answers
 from ddot.methods.method import Method
-from ddot.records import OPEN, UNKNOWN, Example, State
-from ddot.tokens import Vocabulary
 
 V = Vocabulary(30)
 L = 10

@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.absorbing import CleanToken
-from ddot.annealing import Tempered
 from ddot.backbones.dit import DiTConfig
-from ddot.chance import row_keys, spread_times
+from ddot.core.absorbing import CleanToken
+from ddot.core.annealing import Tempered
+from ddot.core.positions import random_terminal
+from ddot.core.projections import keep_prompt_order
+from ddot.core.records import ANY_ROOM, BOTH, GLUED, OPEN, PAD, PROMPT, RESPONSE, UNKNOWN, Example, State, Vocabulary
+from ddot.core.rng import row_keys, spread_times
+from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.loader import Batches, Plan, Windows
 from ddot.losses import TokenUnitWeight
@@ -20,10 +24,7 @@ from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.packing import Corpus, pack
-from ddot.positions import random_terminal
-from ddot.records import ANY_ROOM, BOTH, GLUED, OPEN, PAD, PROMPT, RESPONSE, UNKNOWN, Example, State
-from ddot.sampling import Leap, MostCertainFirst, keep_prompt_order
-from ddot.tokens import Vocabulary, learn_bpe
+from ddot.tokens import learn_bpe
 
 V = Vocabulary(30)
 L = 10

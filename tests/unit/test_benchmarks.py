@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot.benchmarks import CODE_ROOM, CODE_SLOTS, CodeItem, read_items
+from ddot.core.records import AFTER, BEFORE, GLUED
 from ddot.metrics.scoring import WholeReference
-from ddot.records import AFTER, BEFORE, GLUED
 from ddot.tokens import learn_bpe
 
 LINES = [

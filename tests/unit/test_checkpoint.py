@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.absorbing import ScoreEntropy
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.checkpoint import (
@@ -29,8 +28,10 @@ from ddot.checkpoint import (
     save_step,
     save_tensors,
 )
+from ddot.core.absorbing import ScoreEntropy
+from ddot.core.records import Vocabulary
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.tokens import Vocabulary, learn_bpe
+from ddot.tokens import learn_bpe
 
 TEXTS = ["a lamp hangs over the table", "the table stands under a lamp"]
 

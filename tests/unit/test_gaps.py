@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.gaps import gap_of, keep_in_gaps, keep_out_of_closed, told_open
-from ddot.records import AFTER, BEFORE, BOTH, GLUED, OPEN, UNKNOWN, State
-from ddot.sampling import keep_prompt_order
+from ddot.core.gaps import gap_of, told_open
+from ddot.core.projections import keep_in_gaps, keep_out_of_closed, keep_prompt_order
+from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, OPEN, UNKNOWN, State
 
 rows = st.lists(
     st.tuples(

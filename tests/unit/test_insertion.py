@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.absorbing import CleanToken
 from ddot.backbones.llama import LlamaConfig
-from ddot.chance import row_keys, spread_times
+from ddot.core.absorbing import CleanToken
+from ddot.core.gaps import gap_hints, open_gaps
+from ddot.core.records import OPEN, Example, Vocabulary
+from ddot.core.rng import row_keys, spread_times
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.masking import gap_hints, open_gaps
 from ddot.methods.insertion import Insertion, put_in, questions
 from ddot.methods.method import Method
-from ddot.records import OPEN, Example
-from ddot.tokens import Vocabulary
 
 V = Vocabulary(30)
 L = 10

@@ -5,20 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.masking import (
-    Block,
-    Blocks,
-    Independent,
-    Keywords,
-    Mix,
-    Nothing,
-    Telling,
-    by_word,
-    gap_hints,
-    missing_after,
-    open_gaps,
-)
-from ddot.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, UNKNOWN
+from ddot.core.gaps import gap_hints, missing_after, open_gaps
+from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, UNKNOWN
+from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling, by_word
 
 
 def spans(is_prompt):

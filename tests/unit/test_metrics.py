@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot import evaluate
-from ddot.absorbing import CleanToken
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.benchmarks import Item
 from ddot.checkpoint import save_model
+from ddot.core.absorbing import CleanToken
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.metrics import METRICS, Sums, compare, difference, interval, measure, score
 from ddot.metrics.code_bleu import code_bleu

@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ddot import rooms
-from ddot.absorbing import CleanToken, ScoreEntropy
 from ddot.backbones.dit import DiT, DiTConfig
 from ddot.backbones.llama import Llama, LlamaConfig
+from ddot.core import gap_lengths
+from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.records import KINDS, State, Vocabulary
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.records import KINDS, State
-from ddot.tokens import Vocabulary
 
 V = Vocabulary(20)
 
@@ -182,10 +181,10 @@ def test_causal_llama_does_not_look_ahead():
 
 def test_room_classes_cover_all_lengths():
     lengths = torch.arange(0, 400)
-    classes = rooms.room_class(lengths)
+    classes = gap_lengths.room_class(lengths)
     assert classes[:16].tolist() == list(range(16))
     assert (torch.diff(classes) >= 0).all()
-    assert classes[-1] == rooms.CLASSES - 1
-    middle = rooms.class_lengths()
+    assert classes[-1] == gap_lengths.CLASSES - 1
+    middle = gap_lengths.class_lengths()
     assert ((middle[classes[:128]] - lengths[:128]).abs() <= 4).all()
-    assert len(middle) == rooms.CLASSES
+    assert len(middle) == gap_lengths.CLASSES

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddot.core.records import Vocabulary
 from ddot.denoiser import Denoiser
 from ddot.optimisers import Average, Muon, orthogonalise, warm_hold_decay
 from ddot.recipes import toy
 from ddot.run import override
 from ddot.start import make_optimisers
-from ddot.tokens import Vocabulary
 
 SHAPES = [(1, 1), (6, 6), (12, 5), (5, 12), (40, 64), (3, 1)]
 

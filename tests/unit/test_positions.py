@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from ddot.chance import Weighted, fold, row_keys, spread_times, uniform
-from ddot.positions import (
+from ddot.core.positions import (
     AsText,
     JitteredGrid,
     Mixture,
@@ -20,6 +19,7 @@ from ddot.positions import (
     pad_positions,
     random_terminal,
 )
+from ddot.core.rng import Weighted, fold, row_keys, spread_times, uniform
 
 
 @given(st.integers(0, 40), st.integers(0, 40))

@@ -4,9 +4,9 @@ import time
 
 import torch
 
+from ddot.core.records import Vocabulary
 from ddot.progress import Meter
 from ddot.recipes import toy
-from ddot.tokens import Vocabulary
 
 
 def test_compiling_is_no_training(tmp_path, monkeypatch):

@@ -9,32 +9,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.annealing import Tempered, greedy, greedy_words
-from ddot.chance import row_keys
-from ddot.coupling import couple
-from ddot.noise import LogLinear
-from ddot.positions import grid_terminal, random_terminal
-from ddot.records import OPEN, Prediction, State
-from ddot.sampling import (
-    Leap,
-    MostCertainFirst,
-    clamp_prompt,
-    keep_prompt_order,
-    keep_word_order,
-    read_out,
-    reverse,
-    sort_within,
-    time_grid,
-    without_echo,
-)
-from ddot.tokens import Vocabulary
+from ddot.core.annealing import Tempered, greedy, greedy_words
+from ddot.core.coupling import couple
+from ddot.core.noise import LogLinear
+from ddot.core.positions import grid_terminal, random_terminal
+from ddot.core.projections import clamp_prompt, keep_prompt_order, keep_word_order, sort_within, without_echo
+from ddot.core.records import OPEN, Prediction, State, Vocabulary
+from ddot.core.rng import row_keys
+from ddot.core.sampling import Leap, MostCertainFirst, read_out, reverse, time_grid
 
 V = Vocabulary(3)  # a, b, c, [mask], [pad], [sep]
 
 
 def everything(chances, vocabulary):
     """No sharpening at all."""
-    from ddot.annealing import Candidates
+    from ddot.core.annealing import Candidates
 
     others = [i for i in range(vocabulary.size) if i != vocabulary.mask]
     order = torch.tensor([vocabulary.mask, *others]).expand(len(chances), vocabulary.size)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
-from ddot.tokens import Tokenizer, Vocabulary, byte_level
+from ddot.core.records import Vocabulary
+from ddot.tokens import Tokenizer, byte_level
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import ddot
-from ddot.annealing import Tempered, greedy
-from ddot.chance import row_keys
-from ddot.records import BOTH, GLUED, OPEN, UNKNOWN, Prediction, State
+from ddot.core.annealing import Tempered, greedy
+from ddot.core.projections import without, without_echo
+from ddot.core.records import BOTH, GLUED, OPEN, UNKNOWN, Prediction, State
+from ddot.core.rng import row_keys
+from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
 from ddot.rules import Pieces, WithinWords
-from ddot.sampling import Leap, MostCertainFirst, reverse, time_grid, without, without_echo
 from ddot.template import Blank, free, parse
 from ddot.tokens import Tokenizer, learn_bpe
 from ddot.typist import (

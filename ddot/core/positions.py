@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 from torch import Tensor
 
-from ddot.chance import Weighted, fold, uniform
+from ddot.core.rng import Weighted, fold, uniform
 
 
 def grid(n: int) -> Float32[np.ndarray, "n"]:

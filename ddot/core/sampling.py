@@ -7,7 +7,6 @@ Every random number comes from the row's own key, so a row gives the same result
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
@@ -16,16 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt64
 from torch import Tensor
 
-from ddot import absorbing
-from ddot.annealing import Annealing, greedy
-from ddot.chance import fold, uniform
-from ddot.noise import LogLinear
-from ddot.portions import in_portions
-from ddot.records import OPEN, Prediction, State
-from ddot.tokens import Vocabulary
-
-# Between prompt slots there is always a place for text. Clean neighbours are 2/L apart, hundreds of times as far.
-_APART = 1e-5
+from ddot.core import absorbing
+from ddot.core.annealing import Annealing, greedy
+from ddot.core.chunks import in_portions
+from ddot.core.noise import LogLinear
+from ddot.core.records import Prediction, State, Vocabulary
+from ddot.core.rng import fold, uniform
 
 Model = Callable[[State], Prediction]
 Projection = Callable[[State], State]
@@ -167,73 +162,6 @@ def reverse(
         z = goal.z if s <= 0 else torch.lerp(state.z, goal.z, (t - s) / t)
         state = dataclasses.replace(goal, z=z)
         yield state
-
-
-class _Without:
-    def __init__(self, tokens: Sequence[int]):
-        self.columns = torch.tensor(tokens, dtype=torch.long)
-
-    def __call__(self, state: State, prediction: Prediction) -> Prediction:
-        self.columns = self.columns.to(prediction.log_score.device)  # once: a copy at every step would make it wait
-        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, self.columns, -torch.inf))
-
-
-def without(*tokens: int) -> Restriction:
-    """Some tokens made impossible."""
-    return _Without(tokens)
-
-
-def without_echo(vocabulary: Vocabulary) -> Restriction:
-    """A token made impossible right beside the same token ("the the")."""
-    return partial(_without_echo, vocabulary)
-
-
-def _without_echo(vocabulary: Vocabulary, state: State, prediction: Prediction) -> Prediction:
-    order = state.z.argsort(dim=-1, stable=True)
-    row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
-    score = prediction.log_score.clone()
-    for neighbour in (row[:, :-2], row[:, 2:]):
-        token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
-        # A masked neighbour, or a pad, forbids nothing.
-        keep = (token == vocabulary.mask) | (token == vocabulary.pad)
-        score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
-    return dataclasses.replace(prediction, log_score=score)
-
-
-def clamp_prompt(start: State) -> Projection:
-    """Prompt slots hold the tokens they started with."""
-    is_prompt = start.kind != OPEN
-    return lambda state: dataclasses.replace(state, x=torch.where(is_prompt, start.x, state.x))
-
-
-def stay(start: State) -> Projection:
-    """Slots hold the positions they started with."""
-    return lambda state: dataclasses.replace(state, z=start.z)
-
-
-def keep_prompt_order(state: State) -> State:
-    """Prompt slots are in text order, with room between them: positions sorted over their slots, then pushed apart."""
-    return dataclasses.replace(state, z=sort_within(state.z, state.kind != OPEN, apart=_APART))
-
-
-def keep_word_order(vocabulary: Vocabulary) -> Projection:
-    """Open slots that hold a word keep the order they started in, as the coupling's paths do."""
-    return partial(_keep_word_order, vocabulary)
-
-
-def _keep_word_order(vocabulary: Vocabulary, state: State) -> State:
-    words = (state.kind == OPEN) & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
-    return dataclasses.replace(state, z=sort_within(state.z, words))
-
-
-def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: float = 0.0) -> Float[Tensor, "B L"]:
-    """z with the values of member slots ascending over those slots, at least `apart` from each other."""
-    ascending = torch.where(member, z, torch.inf).sort(-1).values
-    if apart:
-        steps = apart * torch.arange(z.shape[1], device=z.device)
-        ascending = (ascending - steps).cummax(-1).values + steps
-    slots = (~member).int().argsort(dim=-1, stable=True)  # member slots first, in slot order
-    return torch.where(member, torch.zeros_like(z).scatter(1, slots, ascending), z)
 
 
 def read_out(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:

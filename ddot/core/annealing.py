@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ddot.tokens import Vocabulary
+from ddot.core.records import Vocabulary
 
 
 @dataclass(frozen=True)
