@@ -17,13 +17,14 @@ from jaxtyping import Bool, Int
 
 from ddot.core.gaps import gap_hints
 from ddot.core.records import UNKNOWN, Example, Prompt
-from ddot.tokens import Tokenizer
+from ddot.data.forms import CODE_SLOTS
+from ddot.data.tokenizer import Tokenizer
 
 Text = str | list[str]  # a program as it is written; a sentence as words
 
-# Programs: L, the tokens of it that are kept free for what is missing (the middle of nine in ten is shorter than 124,
-# of four in five than 96), and the mean length of a middle, all measured on the dev items.
-CODE_SLOTS, CODE_ROOM, CODE_MIDDLE = 256, 96, 60
+# Programs: of their L tokens those that are kept free for what is missing (the middle of nine in ten is shorter than
+# 124, of four in five than 96), and the mean length of a middle, all measured on the dev items.
+CODE_ROOM, CODE_MIDDLE = 96, 60
 _SENTENCE = 32  # tokens of a sentence, for a guess
 
 

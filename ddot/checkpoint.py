@@ -26,10 +26,10 @@ from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.records import Vocabulary
+from ddot.data.tokenizer import Tokenizer
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.files import AnotherRun, seal
 from ddot.quantise import SCALE, decompress, run_in_int8
-from ddot.tokens import Tokenizer
 
 # How config.json names the classes a network is built from.
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}

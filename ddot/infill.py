@@ -20,6 +20,7 @@ from ddot.checkpoint import load_model
 from ddot.compiling import compile_blocks
 from ddot.core.records import State
 from ddot.core.rng import fold, row_keys
+from ddot.data.tokenizer import Tokenizer
 from ddot.denoiser import Denoiser
 from ddot.devices import device_of
 from ddot.frames import Frame, frame_of
@@ -30,7 +31,6 @@ from ddot.tasks import ALONE, GPU, Shape, Task
 from ddot.template import Template, lock, parse
 from ddot.template import free as words_in_order
 from ddot.together import R, Way, in_order, numbered, on_threads, one_thread, together
-from ddot.tokens import Tokenizer
 from ddot.typist import View, set_fills, view
 from ddot.windows import SLOTS, window
 

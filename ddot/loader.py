@@ -18,10 +18,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from ddot.core.records import Example, Slots
 from ddot.core.rng import Weighted, fold, generator, row_keys, spread_times, uniform
-from ddot.masking import Mask, Telling, by_word
+from ddot.data.masks import Mask, Telling, by_word
+from ddot.data.shards import Corpus, fingerprint
+from ddot.data.tokenizer import Tokenizer
 from ddot.methods.method import Method
-from ddot.packing import Corpus, fingerprint
-from ddot.tokens import Tokenizer
 
 
 @dataclass(frozen=True)

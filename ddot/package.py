@@ -13,8 +13,8 @@ from ddot.checkpoint import (
     save_model,
     without_values,
 )
+from ddot.data.tokenizer import Tokenizer
 from ddot.quantise import compress, decompress
-from ddot.tokens import Tokenizer
 
 EMBEDDED = Path(__file__).parent / "model"
 _TOLD = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
-from ddot.benchmarks import CODE_SLOTS
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, JitteredGrid, Mixture, Stretched, random_terminal
 from ddot.core.records import Vocabulary
+from ddot.data.forms import CODE_SLOTS
+from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
+from ddot.data.tokenizer import Tokenizer
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import EitherCut, Plan, WholeSentences, Windows
 from ddot.losses import TokenUnitWeight
-from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
@@ -24,7 +25,6 @@ from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.run import Data, Run, Training
-from ddot.tokens import Tokenizer
 
 MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing()))
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))

@@ -9,14 +9,15 @@ import torch
 from torch import nn
 
 from ddot.checkpoint import check_vocabulary, check_weights, load_config, load_tensors, model_folder
-from ddot.corpora import read, sentences
+from ddot.data.forms import sentences
+from ddot.data.shards import Corpus, pack
+from ddot.data.sources import read
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.denoiser import Denoiser
 from ddot.distributed import barrier
 from ddot.optimisers import Muon
-from ddot.packing import Corpus, pack
 from ddot.quantise import decompress
 from ddot.run import Run, Training
-from ddot.tokens import Tokenizer, learn_bpe
 
 
 def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[float, Corpus]], Corpus | None]:

@@ -15,9 +15,9 @@ from ddot.core.coupling import Coupling
 from ddot.core.positions import Terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.core.rng import generator, row_keys
+from ddot.data.masks import Blocks
 from ddot.frames import Frame
 from ddot.labels import printable
-from ddot.masking import Blocks
 
 _LONGEST = 22  # characters of a label
 

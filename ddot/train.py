@@ -29,6 +29,8 @@ from ddot.checkpoint import (
 )
 from ddot.compiling import compile_blocks
 from ddot.core.records import Slots, to_device
+from ddot.data.shards import fingerprint
+from ddot.data.tokenizer import Tokenizer
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.files import check_seal
@@ -37,12 +39,10 @@ from ddot.loader import Batches
 from ddot.losses import LOSSES
 from ddot.methods.method import Method
 from ddot.optimisers import Average, warm_hold_decay
-from ddot.packing import fingerprint
 from ddot.progress import Meter, progress
 from ddot.run import Run
 from ddot.samples import look
 from ddot.start import build, hold_still, make_optimisers, open_data
-from ddot.tokens import Tokenizer
 from ddot.version import commit
 
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ddot.core.gaps import gap_hints
 from ddot.core.records import UNKNOWN, Example, Prompt
+from ddot.data.tokenizer import Tokenizer
 from ddot.template import Blank, Template
-from ddot.tokens import Tokenizer
 
 # After these a word follows without a space, and before these it ends without one.
 _OPENERS = set("([{“‘«¿¡/-–—@#$£€_\\")

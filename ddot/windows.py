@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddot.data.tokenizer import Tokenizer
 from ddot.template import Blank, Template
-from ddot.tokens import Tokenizer
 
 SLOTS = 128  # the most the network is given at once
 _FOR_A_BLANK = 12  # slots set aside for a blank of unknown length

@@ -16,14 +16,14 @@ from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.positions import random_terminal
 from ddot.core.records import Vocabulary
+from ddot.data.shards import pack
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, Windows
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method
-from ddot.packing import pack
 from ddot.run import Data, Run, Training
-from ddot.tokens import learn_bpe
 from ddot.train import train
 
 Network = Callable[[Vocabulary], DenoiserConfig]

@@ -79,7 +79,7 @@ def prepare(
 
     Example: ddot prepare news.txt.xz --tokenizer runs/base/smollm2 --output runs/data/news
     """
-    from ddot.prepare import prepare as pack_sources
+    from ddot.data.prepare import prepare as pack_sources
 
     meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20, apart)
     print(json.dumps({name: meta[name] for name in ("documents", "sentences", "tokens")}))

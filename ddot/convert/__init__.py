@@ -20,9 +20,9 @@ from ddot.checkpoint import check_weights, load_tensors, model_folder, save_mode
 from ddot.convert.dit import from_dit
 from ddot.convert.gguf import from_gguf
 from ddot.convert.llama import from_llama
+from ddot.data.shards import Corpus, fingerprint, writing
+from ddot.data.tokenizer import Tokenizer, prune
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.packing import Corpus, fingerprint, writing
-from ddot.tokens import Tokenizer, prune
 
 _PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.")
 # What has a row for each token.

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ddot.backbones.llama import LlamaConfig
 from ddot.convert.weights import take
+from ddot.data.tokenizer import Tokenizer
 from ddot.denoiser import DenoiserConfig
-from ddot.tokens import Tokenizer
 
 _SPARE = 1024  # rows a checkpoint may have beyond its tokenizer, to round its size up
 

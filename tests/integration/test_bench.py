@@ -4,10 +4,10 @@ import pytest
 
 from ddot.backbones.llama import LlamaConfig
 from ddot.bench import infill, methods
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
 from ddot.tables import render
-from ddot.tokens import learn_bpe
 
 
 def test_methods_are_measured_on_the_same_texts_and_left_context_reads_as_many_slots_again(monkeypatch):

@@ -14,8 +14,8 @@ import torch
 
 from ddot.backbones.llama import LlamaConfig
 from ddot.checkpoint import save_model
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.tokens import learn_bpe
 
 ROOT = Path(__file__).parents[2]
 SENTENCES = ["The small boat leaves the harbour at dawn.", "My sister sings while she waters the garden.", "It rains."]

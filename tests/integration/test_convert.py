@@ -17,8 +17,8 @@ from ddot.checkpoint import load_model, without_values
 from ddot.convert import convert
 from ddot.convert.gguf import from_gguf
 from ddot.core.records import State
-from ddot.packing import pack
-from ddot.tokens import Tokenizer, learn_bpe
+from ddot.data.shards import pack
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 
 SENTENCES = [
     "The ferry was late again, so we ate our sandwiches on the pier.",

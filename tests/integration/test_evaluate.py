@@ -15,6 +15,7 @@ from ddot.benchmarks import CodeItem, Item, read_items
 from ddot.checkpoint import save_model
 from ddot.cli.quality import _not_learnt
 from ddot.core.rng import row_keys
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate
 from ddot.filling import roomy
@@ -25,7 +26,6 @@ from ddot.package import training_of
 from ddot.rescore import contrast, read_texts, rescore
 from ddot.rows import measured
 from ddot.tables import read_rows, render
-from ddot.tokens import learn_bpe
 from ddot.ways import Way, ways
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]

@@ -15,10 +15,10 @@ from ddot.core.positions import grid_terminal, random_terminal
 from ddot.core.records import Example
 from ddot.core.rng import row_keys
 from ddot.core.sampling import MostCertainFirst
+from ddot.data.masks import Block, Independent, Mix
 from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, with_edges
 from ddot.losses import TokenUnitWeight
-from ddot.masking import Block, Independent, Mix
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.insertion import Insertion

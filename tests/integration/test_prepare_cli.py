@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import save_file
 
 from ddot.checkpoint import load_model
-from ddot.packing import Corpus
-from ddot.prepare import prepare
-from ddot.tokens import Tokenizer, learn_bpe
+from ddot.data.prepare import prepare
+from ddot.data.shards import Corpus
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [

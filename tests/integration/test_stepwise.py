@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from ddot.backbones.llama import LlamaConfig
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import frame_of
 from ddot.infill import Model
 from ddot.tasks import Looks, Sample, Shape
 from ddot.template import between
-from ddot.tokens import learn_bpe
 
 SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
 

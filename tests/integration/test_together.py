@@ -17,12 +17,12 @@ from ddot.batch import fill_file
 from ddot.bench.infill import varied
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.chunks import in_portions
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
 from ddot.tasks import Shape
 from ddot.template import parse
 from ddot.together import numbered, one_thread, together
-from ddot.tokens import learn_bpe
 from ddot.typist import view
 
 SENTENCES = [

@@ -14,13 +14,13 @@ import torch
 from tiny import tiny
 
 from ddot.checkpoint import complete_steps, load_model, load_tensors
+from ddot.data.shards import Corpus, pack
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.denoiser import Denoiser
 from ddot.loader import Batches
 from ddot.package import training_of
-from ddot.packing import Corpus, pack
 from ddot.recipes import toy
 from ddot.start import open_data
-from ddot.tokens import Tokenizer, learn_bpe
 from ddot.train import train
 
 OTHER_TEXTS = "the clock stands still.\nten candles burn in the hall.\na fox runs over the frozen field.\n"

@@ -17,9 +17,9 @@ from tiny import Command, ddot
 from tiny import options as tiny_options
 
 from ddot.checkpoint import complete_steps, load_model, load_tensors
+from ddot.data.tokenizer import learn_bpe
 from ddot.infill import load
 from ddot.recipes import RECIPES
-from ddot.tokens import learn_bpe
 
 STEPS = 24
 NEWEST = f"step-{STEPS:08d}"

@@ -15,10 +15,10 @@ from ddot.backbones.dit import DiTConfig
 from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.rng import generator
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
 from ddot.template import Blank, Template, write
-from ddot.tokens import learn_bpe
 
 SENTENCES = [
     "The ferry left the harbour at 7.40, half empty, and nobody waved.",

@@ -15,16 +15,16 @@ from ddot.core.projections import keep_prompt_order
 from ddot.core.records import ANY_ROOM, BOTH, GLUED, OPEN, PAD, PROMPT, RESPONSE, UNKNOWN, Example, State, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.core.sampling import Leap, MostCertainFirst
+from ddot.data.masks import Independent, Telling
+from ddot.data.shards import Corpus, pack
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.loader import Batches, Plan, Windows
 from ddot.losses import TokenUnitWeight
-from ddot.masking import Independent, Telling
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.packing import Corpus, pack
-from ddot.tokens import learn_bpe
 
 V = Vocabulary(30)
 L = 10

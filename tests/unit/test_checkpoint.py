@@ -30,8 +30,8 @@ from ddot.checkpoint import (
 )
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.records import Vocabulary
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.tokens import learn_bpe
 
 TEXTS = ["a lamp hangs over the table", "the table stands under a lamp"]
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.corpora import functions, in_news_form, in_review_form, read, sentences
+from ddot.data.forms import functions, in_news_form, in_review_form, sentences
+from ddot.data.sources import read
 
 DOCUMENTS = [
     "The kettle sang. Nobody heard it.",

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from ddot.core.positions import random_terminal
 from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, PAD, PROMPT, RESPONSE, UNKNOWN
+from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
+from ddot.data.shards import Corpus, pack
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.loader import Batches, EitherCut, Plan, WholeSentences, Windows, with_edges
-from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.packing import Corpus, pack
-from ddot.tokens import Tokenizer, learn_bpe
 
 DOCUMENTS = [
     ["The kettle sang on the stove.", "Nobody heard it but the cat."],

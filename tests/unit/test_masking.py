@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
 from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, UNKNOWN
-from ddot.masking import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling, by_word
+from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling, by_word
 
 
 def spans(is_prompt):

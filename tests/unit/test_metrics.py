@@ -21,6 +21,7 @@ from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.benchmarks import Item
 from ddot.checkpoint import save_model
 from ddot.core.absorbing import CleanToken
+from ddot.data.tokenizer import learn_bpe
 from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.metrics import METRICS, Sums, compare, difference, interval, measure, score
 from ddot.metrics.code_bleu import code_bleu
@@ -38,7 +39,6 @@ from ddot.metrics.words import (
     nist,
     success,
 )
-from ddot.tokens import learn_bpe
 
 
 def words(text):

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Encoder
 from tokenizers import models, pre_tokenizers
 
-from ddot import packing
-from ddot.packing import LONGEST, Corpus, fingerprint, pack
-from ddot.tokens import Tokenizer, learn_bpe
+from ddot.data.shards import LONGEST, Corpus, fingerprint, pack
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 
 DOCUMENTS = [
     ["The kettle sang.", "Nobody heard it."],
@@ -62,7 +61,7 @@ texts = st.lists(st.lists(st.text(max_size=20), max_size=5), max_size=12)
 def test_what_is_read_back_is_the_direct_encoding(tokenizer, documents, shard_bytes, letters):
     wanted = direct(documents, tokenizer)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_AT_ONCE", letters)  # documents encoded together must not matter
+        patch.setattr("ddot.data.shards._AT_ONCE", letters)  # documents encoded together must not matter
         if not wanted:
             with pytest.raises(ValueError, match="no text"):
                 pack(documents, tokenizer, Path(folder, "packed"))
@@ -134,7 +133,7 @@ def test_a_corpus_travels_by_its_folder(packed):
 
 
 def test_packing_that_fails_leaves_nothing(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "_AT_ONCE", 1)
+    monkeypatch.setattr("ddot.data.shards._AT_ONCE", 1)
 
     def breaking(error):
         yield ["A first document."]
@@ -149,8 +148,8 @@ def test_packing_that_fails_leaves_nothing(tokenizer, tmp_path, monkeypatch):
 ENDLESS = """
 import sys
 from pathlib import Path
-from ddot.packing import pack
-from ddot.tokens import Tokenizer
+from ddot.data.shards import pack
+from ddot.data.tokenizer import Tokenizer
 
 def documents():
     while True:

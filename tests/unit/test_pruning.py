@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Encoder
 
-from ddot.tokens import Tokenizer, byte_level, learn_bpe, prune
+from ddot.data.tokenizer import Tokenizer, byte_level, learn_bpe, prune
 
 TEXTS = [
     "The gardener waters the roses in the evening, and the roses lean towards the water.",

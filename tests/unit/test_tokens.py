@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
 from ddot.core.records import Vocabulary
-from ddot.tokens import Tokenizer, byte_level
+from ddot.data.tokenizer import Tokenizer, byte_level
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from ddot.core.projections import without, without_echo
 from ddot.core.records import BOTH, GLUED, OPEN, UNKNOWN, Prediction, State
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
+from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.rules import Pieces, WithinWords
 from ddot.template import Blank, free, parse
-from ddot.tokens import Tokenizer, learn_bpe
 from ddot.typist import (
     FIRST_AFTER_WORD,
     FIRST_APART,

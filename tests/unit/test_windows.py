@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddot.data.tokenizer import learn_bpe
 from ddot.template import LONGEST, Blank, Template, free, parse
-from ddot.tokens import learn_bpe
 from ddot.typist import view
 from ddot.windows import SLOTS, head, slots_for, tail, window
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ddot.tokens import Tokenizer
+from ddot.data.tokenizer import Tokenizer
 
 _FIRST = 1 << 15  # marks the first sentence of a document in `lengths`
 LONGEST = _FIRST - 1

@@ -6,9 +6,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from ddot.corpora import FORMS, SPLITS, in_review_form, read
-from ddot.packing import pack
-from ddot.tokens import Tokenizer
+from ddot.data.forms import FORMS, SPLITS, in_review_form
+from ddot.data.shards import pack
+from ddot.data.sources import read
+from ddot.data.tokenizer import Tokenizer
 
 
 def prepare(

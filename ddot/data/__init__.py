@@ -1,0 +1,1 @@
+"""Text ↔ ids: tokenizers, sources of text, packed shards, masks."""

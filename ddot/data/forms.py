@@ -1,0 +1,93 @@
+"""Documents cut into sentences or functions, and brought into the form of a benchmark."""
+
+import ast
+import re
+import textwrap
+import warnings
+from collections.abc import Callable
+
+CODE_SLOTS = 256  # L of programs, in training and in the benchmark
+
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Sen|Rep|Gov|Lt|Col|Sgt|Capt|St|Jr|Sr|Inc|Corp|Ltd|Co|No|vs|etc|e\.g|i\.e|approx"
+    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)|\b[A-Z]|\.[A-Za-z])\.$"
+)
+_END = re.compile(r"([.!?…]+[\"'”’)\]]*)\s+(?=[\"'“‘(\[]?[A-ZÀ-ÖØ-Þ0-9])")
+_NO_SPACE = re.compile(r"([a-z][.!?][\"”]?)([A-Z][a-z])")
+
+
+def sentences(text: str) -> list[str]:
+    """The text cut after sentence ends; abbreviations and initials do not end a sentence."""
+    text = _NO_SPACE.sub(r"\1 \2", " ".join(text.split()))
+    found, start = [], 0
+    for match in _END.finditer(text):
+        end = match.end(1)
+        if not _ABBREVIATION.search(text, max(start, end - 12), end):
+            found.append(text[start:end])
+            start = match.end()
+    if start < len(text):
+        found.append(text[start:])
+    return found
+
+
+_QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "`": "'", "–": " -- ", "—": " -- ", "…": " ... "})
+_DOUBLE = (re.compile(r"''"), '"')
+_APART = [
+    (re.compile(r"(\.{2,}|--+)"), r" \1 "),
+    (re.compile(r"(?<!\d),|,(?!\d)"), " , "),
+    (re.compile(r"([;:?!()\[\]{}\"$£€%&])"), r" \1 "),
+    (re.compile(r"(?<=\w)'(?=\w)"), " '"),
+]
+_NEWS = [
+    # A quote, not the clitic of a text that is tokenised already ("won 't").
+    (re.compile(r"(?<!\w)'(?!(?:s|t|m|d|re|ve|ll)\b)|'(?!\w)"), " ' "),
+    (re.compile(r"([/#+@*=])"), r" \1 "),
+]
+# Of the last word, unless it has letters and another full stop: "U.S.", "p.m.", "example.com." keep theirs.
+_FULL_STOP = (re.compile(r"(?<!\S)([^\s.]+|[^\sA-Za-z]+)(?<!\.)\.(?=[\s\"')\]]*$)"), r"\1 . ")
+_LAST_STOP = (re.compile(r"(?<!\.)\.(?=[\s\"')\]]*$)"), " . ")
+
+
+def _spaced(sentence: str, rules: list[tuple[re.Pattern[str], str]]) -> str:
+    sentence = sentence.translate(_QUOTES)
+    for pattern, spaced in rules:
+        sentence = pattern.sub(spaced, sentence)
+    return " ".join(sentence.split())
+
+
+def in_news_form(sentence: str) -> str:
+    """A sentence tokenised as in One-Billion-Word: marks stand apart, "won 't", "Obama 's", plain quotes."""
+    return _spaced(sentence, [_DOUBLE, *_NEWS, *_APART, _FULL_STOP])
+
+
+def in_review_form(sentence: str) -> str:
+    """A sentence tokenised and lower-cased as in the Yelp benchmark: fewer marks stand apart than in news."""
+    return _spaced(sentence.replace(" n't", "n't"), [_DOUBLE, *_APART, _LAST_STOP]).lower()
+
+
+def functions(text: str) -> list[str]:
+    """The functions and methods of a Python file, each moved to the left margin; none of what Python cannot read."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    lines = re.split(r"\r\n|\r|\n", text)
+    found: list[str] = []
+    bodies: list[list[ast.stmt]] = [module.body]
+    while bodies:
+        for node in bodies.pop():
+            if isinstance(node, ast.ClassDef):
+                bodies.append(node.body)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+                found.append(textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno])))
+    return found
+
+
+FORMS: dict[str, Callable[[str], str]] = {"natural": str, "news": in_news_form, "reviews": in_review_form}
+SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "sentences": sentences,
+    "lines": lambda text: [text],
+    "functions": functions,
+}
