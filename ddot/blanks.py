@@ -19,9 +19,9 @@ from ddot.core import gap_lengths
 from ddot.core.records import State, first_row
 from ddot.core.rng import fold, uniform
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import Denoiser
 from ddot.filling import drawn_length, expected_rooms, mean_length, rounded
 from ddot.likelihood import Tokens, gap_chances
+from ddot.network.denoiser import Denoiser
 from ddot.tasks import ALONE, Lengths, Looks, Network, Sample, Shape, Task
 from ddot.template import Blank
 from ddot.typist import Alphabet, View

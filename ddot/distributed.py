@@ -25,8 +25,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ddot.devices import device_of
 from ddot.files import AnotherRun
+from ddot.network.devices import device_of
 
 
 @contextmanager

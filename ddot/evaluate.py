@@ -20,11 +20,11 @@ from jaxtyping import Int
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Text, read_set
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import Denoiser
-from ddot.devices import called
 from ddot.filling import fill, gap_tokens, mean_length, plan, roomy
 from ddot.ledger import Ledger
 from ddot.metrics import METRICS, Fluency, score
+from ddot.network.denoiser import Denoiser
+from ddot.network.devices import called
 from ddot.version import commit, source
 from ddot.ways import Way, ways
 

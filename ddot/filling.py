@@ -17,9 +17,9 @@ from ddot.core.projections import keep_out_of_closed, keep_prompt_order, keep_wo
 from ddot.core.records import OPEN, Prompt, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.sampling import MostCertainFirst, Projection, Restriction, Reveal
-from ddot.denoiser import Denoiser
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.network.denoiser import Denoiser
 
 # Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
 ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], Float[Tensor, "gaps"]]

@@ -16,16 +16,15 @@ import torch
 from jaxtyping import UInt64
 
 from ddot.blanks import STEPS, Choice, Filler
-from ddot.checkpoint import load_model
-from ddot.compiling import compile_blocks
 from ddot.core.records import State
 from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import Denoiser
-from ddot.devices import device_of
 from ddot.frames import Frame, frame_of
-from ddot.package import find, is_compressed
-from ddot.quantise import available
+from ddot.network.denoiser import Denoiser, compile_blocks
+from ddot.network.devices import device_of
+from ddot.network.embedded import find, is_compressed
+from ddot.network.folder import load_model
+from ddot.network.int8 import available
 from ddot.stepwise import Step, stepwise
 from ddot.tasks import ALONE, GPU, Shape, Task
 from ddot.template import Template, lock, parse

@@ -19,7 +19,7 @@ from ddot.core.gaps import gaps_after
 from ddot.core.noise import LogLinear
 from ddot.core.positions import interpolate
 from ddot.core.records import PROMPT, Slots, State
-from ddot.denoiser import Denoiser
+from ddot.network.denoiser import Denoiser
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-from ddot.checkpoint import without_values
 from ddot.core.noise import LogLinear
 from ddot.core.records import PROMPT, Slots
-from ddot.denoiser import DenoiserConfig
 from ddot.distributed import mean, whole
 from ddot.files import write_whole
 from ddot.losses import LOSSES
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.folder import without_values
 from ddot.run import Run
 from ddot.samples import Sample
 

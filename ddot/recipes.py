@@ -5,8 +5,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, JitteredGrid, Mixture, Stretched, random_terminal
@@ -14,7 +12,6 @@ from ddot.core.records import Vocabulary
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import DenoiserConfig
 from ddot.loader import EitherCut, Plan, WholeSentences, Windows
 from ddot.losses import TokenUnitWeight
 from ddot.methods.autoregressive import Autoregressive
@@ -24,6 +21,9 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.llama import LlamaConfig
 from ddot.run import Data, Run, Training
 
 MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing()))

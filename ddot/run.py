@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ddot.core.records import Vocabulary
-from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan
+from ddot.network.denoiser import DenoiserConfig
 
 
 @dataclass(frozen=True)

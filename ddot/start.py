@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from ddot.checkpoint import check_vocabulary, check_weights, load_config, load_tensors, model_folder
 from ddot.data.forms import sentences
 from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.denoiser import Denoiser
 from ddot.distributed import barrier
+from ddot.network.denoiser import Denoiser
+from ddot.network.folder import check_vocabulary, check_weights, load_config, load_tensors, model_folder
+from ddot.network.int8 import decompress
 from ddot.optimisers import Muon
-from ddot.quantise import decompress
 from ddot.run import Run, Training
 
 

@@ -18,11 +18,11 @@ from ddot.choice import TERMINALS, Choice
 from ddot.core.projections import keep_in_gaps, keep_prompt_order, keep_word_order, without, without_echo
 from ddot.core.records import Example, Prompt, State
 from ddot.core.sampling import Leap, MostCertainFirst, Restriction
-from ddot.denoiser import Denoiser
 from ddot.filling import Settings, fill, gap_tokens, length_chances, roomy
 from ddot.likelihood import Row, Tokens, token_chances
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.network.denoiser import Denoiser
 from ddot.rules import Fresh, Pieces, WithinWords
 from ddot.template import Blank
 from ddot.typist import Alphabet, Span, View, lay_out

@@ -13,36 +13,32 @@ import torch
 from torch import Tensor, nn
 
 from ddot import __version__
-from ddot.checkpoint import (
-    check_room,
-    check_weights,
-    damaged,
-    load_config,
-    load_tensors,
-    model_folder,
-    open_run,
-    read_json,
-    save_model,
-    save_step,
-    save_tensors,
-    without_values,
-)
-from ddot.compiling import compile_blocks
 from ddot.core.records import Slots, to_device
 from ddot.data.shards import fingerprint
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.files import check_seal
 from ddot.interrupts import interruptions
 from ddot.loader import Batches
 from ddot.losses import LOSSES
 from ddot.methods.method import Method
+from ddot.network.denoiser import Denoiser, DenoiserConfig, compile_blocks
+from ddot.network.folder import (
+    check_weights,
+    load_config,
+    load_tensors,
+    model_folder,
+    read_json,
+    save_model,
+    save_tensors,
+    without_values,
+)
 from ddot.optimisers import Average, warm_hold_decay
 from ddot.progress import Meter, progress
 from ddot.run import Run
 from ddot.samples import look
 from ddot.start import build, hold_still, make_optimisers, open_data
+from ddot.training.run_folder import check_room, damaged, open_run, save_step
 from ddot.version import commit
 
 

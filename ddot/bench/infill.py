@@ -17,11 +17,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ddot.backbones.trunk import Memory
 from ddot.blanks import STEPS, Choice
 from ddot.core.records import Example, Prediction, State
 from ddot.core.rng import row_keys
-from ddot.denoiser import Denoiser
 from ddot.filling import roomy
 from ddot.infill import Model, load
 from ddot.methods.ddot import DDOT
@@ -29,6 +27,8 @@ from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
+from ddot.network.denoiser import Denoiser
+from ddot.network.trunk import Memory
 from ddot.tasks import ALONE, Sample
 from ddot.template import parse
 from ddot.typist import lay_out, view

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from ddot.bench.infill import prompt_of, sample, varied
-from ddot.devices import called
 from ddot.infill import load
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
+from ddot.network.devices import called
 
 METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
 BARS = {"ddot-u": 1.8}  # times as fast as left context

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from ddot import recipes
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.positions import random_terminal
 from ddot.core.records import Vocabulary
 from ddot.data.shards import pack
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, Windows
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.llama import LlamaConfig
 from ddot.run import Data, Run, Training
 from ddot.train import train
 

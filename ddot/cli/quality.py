@@ -48,7 +48,7 @@ def evaluate(
     """
     from ddot.evaluate import Loaded
     from ddot.evaluate import evaluate as rows_of
-    from ddot.package import find, is_compressed, training_of
+    from ddot.network.embedded import find, is_compressed, training_of
     from ddot.rows import measured
     from ddot.tables import read_rows
 

@@ -150,7 +150,7 @@ def info(
 
     Example: ddot info
     """
-    from ddot.package import about
+    from ddot.network.embedded import about
 
     print(json.dumps(about(model), indent=1))
 

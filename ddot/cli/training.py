@@ -48,8 +48,8 @@ def convert(
 
     Example: ddot convert SmolLM2-135M-Instruct.Q4_1.gguf runs/base/smollm2
     """
-    from ddot.convert import convert as convert_checkpoint
-    from ddot.package import shrink
+    from ddot.network.convert import convert as convert_checkpoint
+    from ddot.network.embedded import shrink
 
     if int8:
         if tokenizer or keep:

@@ -17,9 +17,9 @@ from ddot.core.projections import clamp_prompt, keep_prompt_order
 from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.denoiser import Denoiser
 from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.methods.method import Table, only_prompt
+from ddot.network.denoiser import Denoiser
 
 # Right after t = 1 the spread of all positions says how long the text is, and says it faintly: a grid that is a little
 # wider than those of the training looks like a text a third too long. A first step of some length is past that.

@@ -15,9 +15,9 @@ from ddot.core.positions import clean_positions
 from ddot.core.projections import clamp_prompt, stay, without, without_echo
 from ddot.core.records import ANY_ROOM, OPEN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.denoiser import Denoiser
 from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.methods.method import Table
+from ddot.network.denoiser import Denoiser
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float32, Int, UInt64
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
-from ddot.denoiser import Denoiser
 from ddot.losses import Losses, denoising_losses
 from ddot.methods.ddot import DDOT
 from ddot.methods.method import Table
+from ddot.network.denoiser import Denoiser
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.records import ANY_ROOM, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, State, Vocabulary
 from ddot.core.rng import fold, uniform
-from ddot.denoiser import Denoiser
 from ddot.losses import Losses
+from ddot.network.denoiser import Denoiser
 
 
 @runtime_checkable

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
-from ddot.backbones.llama import LlamaConfig
-from ddot.backbones.trunk import left_to_right
-from ddot.checkpoint import load_config, load_model, model_folder
 from ddot.metrics.sums import Sums
+from ddot.network.folder import load_config, load_model, model_folder
+from ddot.network.llama import LlamaConfig
+from ddot.network.trunk import left_to_right
 
 # Texts → (nats of each text in all, tokens counted in each).
 LanguageModel = Callable[[Sequence[str]], tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ddot.run import Run
 
 RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
-EMBEDDED = Path(__file__).parents[1] / "model" / "meta.json"  # of `package.EMBEDDED`; that module loads torch
+EMBEDDED = Path(__file__).parents[1] / "model" / "meta.json"  # of `network.embedded.EMBEDDED`; that module loads torch
 Facts = Mapping[str, Any]  # the fields of `Training`, and what `_of_recipe` and `_as_trained` add
 
 

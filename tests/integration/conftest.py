@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import CleanToken
 from ddot.core.coupling import couple
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import Frame
 from ddot.infill import Model
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.llama import LlamaConfig
 
 WORDS = [" Our", " gardener", " paid", " $", "5", " & <two>", " cents", " to", " Zoë", "."]
 GIVEN = [True, False, True, False, False, True, False, True, False, True]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ddot.backbones.llama import LlamaConfig
 from ddot.bench import infill, methods
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.llama import LlamaConfig
 from ddot.tables import render
 
 

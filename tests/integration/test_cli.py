@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddot.backbones.llama import LlamaConfig
-from ddot.checkpoint import save_model
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.folder import save_model
+from ddot.network.llama import LlamaConfig
 
 ROOT = Path(__file__).parents[2]
 SENTENCES = ["The small boat leaves the harbour at dawn.", "My sister sings while she waters the garden.", "It rains."]

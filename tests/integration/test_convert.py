@@ -13,12 +13,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ddot.checkpoint import load_model, without_values
-from ddot.convert import convert
-from ddot.convert.gguf import from_gguf
 from ddot.core.records import State
 from ddot.data.shards import pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
+from ddot.network.convert import convert
+from ddot.network.convert.gguf import from_gguf
+from ddot.network.folder import load_model, without_values
 
 SENTENCES = [
     "The ferry was late again, so we ate our sandwiches on the pier.",

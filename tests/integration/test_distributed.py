@@ -11,8 +11,8 @@ import pytest
 import torch
 from tiny import options, tiny
 
-from ddot.checkpoint import load_model, load_tensors
 from ddot.distributed import largest, mean, place, whole, whole_state
+from ddot.network.folder import load_model, load_tensors
 from ddot.train import train
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.llama import LlamaConfig
 from ddot.benchmarks import CodeItem, Item, read_items
-from ddot.checkpoint import save_model
 from ddot.cli.quality import _not_learnt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.evaluate import Loaded, evaluate, generate
 from ddot.filling import roomy
 from ddot.ledger import Ledger, append, mend
 from ddot.methods.insertion import Insertion
 from ddot.metrics import Fluency
-from ddot.package import training_of
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.embedded import training_of
+from ddot.network.folder import save_model
+from ddot.network.llama import LlamaConfig
 from ddot.rescore import contrast, read_texts, rescore
 from ddot.rows import measured
 from ddot.tables import read_rows, render

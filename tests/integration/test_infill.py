@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import ddot
-from ddot.backbones.llama import LlamaConfig
 from ddot.core.gap_lengths import CLASSES
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import Frame
 from ddot.infill import Infill, Model
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.llama import LlamaConfig
 from ddot.template import free, parse
 from ddot.typist import view
 

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.llama import LlamaConfig
-from ddot.checkpoint import load_model
 from ddot.core.absorbing import CleanToken
 from ddot.core.positions import grid_terminal, random_terminal
 from ddot.core.records import Example
 from ddot.core.rng import row_keys
 from ddot.core.sampling import MostCertainFirst
 from ddot.data.masks import Block, Independent, Mix
-from ddot.denoiser import DenoiserConfig
 from ddot.loader import Plan, with_edges
 from ddot.losses import TokenUnitWeight
 from ddot.methods.autoregressive import Autoregressive
@@ -24,6 +21,9 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.folder import load_model
+from ddot.network.llama import LlamaConfig
 from ddot.run import Data, Run, Training
 from ddot.train import train
 

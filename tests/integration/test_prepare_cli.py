@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ddot.checkpoint import load_model
 from ddot.data.prepare import prepare
 from ddot.data.shards import Corpus
 from ddot.data.tokenizer import Tokenizer, learn_bpe
+from ddot.network.folder import load_model
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [

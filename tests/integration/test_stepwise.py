@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ddot.backbones.llama import LlamaConfig
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.frames import frame_of
 from ddot.infill import Model
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.llama import LlamaConfig
 from ddot.tasks import Looks, Sample, Shape
 from ddot.template import between
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import ddot
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
 from ddot.batch import fill_file
 from ddot.bench.infill import varied
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.chunks import in_portions
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.llama import LlamaConfig
 from ddot.tasks import Shape
 from ddot.template import parse
 from ddot.together import numbered, one_thread, together

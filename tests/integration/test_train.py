@@ -13,12 +13,12 @@ import pytest
 import torch
 from tiny import tiny
 
-from ddot.checkpoint import complete_steps, load_model, load_tensors
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.denoiser import Denoiser
 from ddot.loader import Batches
-from ddot.package import training_of
+from ddot.network.denoiser import Denoiser
+from ddot.network.embedded import training_of
+from ddot.network.folder import complete_steps, load_model, load_tensors
 from ddot.recipes import toy
 from ddot.start import open_data
 from ddot.train import train

@@ -16,9 +16,9 @@ import torch
 from tiny import Command, ddot
 from tiny import options as tiny_options
 
-from ddot.checkpoint import complete_steps, load_model, load_tensors
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill import load
+from ddot.network.folder import complete_steps, load_model, load_tensors
 from ddot.recipes import RECIPES
 
 STEPS = 24

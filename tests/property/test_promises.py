@@ -11,13 +11,13 @@ import jaxtyping
 import pytest
 import torch
 
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.rng import generator
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.infill import Model
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.llama import LlamaConfig
 from ddot.template import Blank, Template, write
 
 SENTENCES = [

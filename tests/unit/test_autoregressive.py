@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
-from ddot.backbones.trunk import Memory, left_to_right
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.annealing import Tempered, greedy
 from ddot.core.gaps import gap_hints, open_gaps
 from ddot.core.records import OPEN, UNKNOWN, Example, State, Vocabulary
 from ddot.core.rng import row_keys, spread_times
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.methods.autoregressive import Autoregressive, answers
 from ddot.methods.method import Method
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.llama import LlamaConfig
+from ddot.network.trunk import Memory, left_to_right
 
 V = Vocabulary(30)
 L = 10

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.dit import DiTConfig
 from ddot.core.absorbing import CleanToken
 from ddot.core.annealing import Tempered
 from ddot.core.positions import random_terminal
@@ -18,13 +17,14 @@ from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.data.masks import Independent, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.loader import Batches, Plan, Windows
 from ddot.losses import TokenUnitWeight
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
 
 V = Vocabulary(30)
 L = 10

@@ -12,26 +12,23 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
-from ddot.checkpoint import (
-    check_room,
-    complete_steps,
-    config_from_json,
-    config_to_json,
-    damaged,
-    load_model,
-    load_tensors,
-    model_folder,
-    open_run,
-    save_model,
-    save_step,
-    save_tensors,
-)
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.records import Vocabulary
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.folder import (
+    complete_steps,
+    config_from_json,
+    config_to_json,
+    load_model,
+    load_tensors,
+    model_folder,
+    save_model,
+    save_tensors,
+)
+from ddot.network.llama import LlamaConfig
+from ddot.training.run_folder import check_room, damaged, open_run, save_step
 
 TEXTS = ["a lamp hangs over the table", "the table stands under a lamp"]
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.backbones.llama import LlamaConfig
 from ddot.core.absorbing import CleanToken
 from ddot.core.gaps import gap_hints, open_gaps
 from ddot.core.records import OPEN, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.methods.insertion import Insertion, put_in, questions
 from ddot.methods.method import Method
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.llama import LlamaConfig
 
 V = Vocabulary(30)
 L = 10

@@ -16,13 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot import evaluate
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.benchmarks import Item
-from ddot.checkpoint import save_model
 from ddot.core.absorbing import CleanToken
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
 from ddot.metrics import METRICS, Sums, compare, difference, interval, measure, score
 from ddot.metrics.code_bleu import code_bleu
 from ddot.metrics.fluency import causal_model, perplexity
@@ -39,6 +35,10 @@ from ddot.metrics.words import (
     nist,
     success,
 )
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.folder import save_model
+from ddot.network.llama import Llama, LlamaConfig
 
 
 def words(text):

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ddot.backbones.dit import DiT, DiTConfig
-from ddot.backbones.llama import Llama, LlamaConfig
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.records import KINDS, State, Vocabulary
-from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiT, DiTConfig
+from ddot.network.llama import Llama, LlamaConfig
 
 V = Vocabulary(20)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddot.core.records import Vocabulary
-from ddot.denoiser import Denoiser
+from ddot.network.denoiser import Denoiser
 from ddot.optimisers import Average, Muon, orthogonalise, warm_hold_decay
 from ddot.recipes import toy
 from ddot.run import override

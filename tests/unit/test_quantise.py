@@ -5,15 +5,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.backbones.dit import DiTConfig
-from ddot.backbones.llama import LlamaConfig
-from ddot.checkpoint import load_model, save_model, without_values
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.records import OPEN, State, Vocabulary
 from ddot.data.tokenizer import learn_bpe
-from ddot.denoiser import Denoiser, DenoiserConfig
-from ddot.package import about, is_compressed, shrink
-from ddot.quantise import SCALE, Int8Linear, available, compress, decompress, most_exact, run_in_int8, to_int8
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.dit import DiTConfig
+from ddot.network.embedded import about, is_compressed, shrink
+from ddot.network.folder import load_model, save_model, without_values
+from ddot.network.int8 import SCALE, Int8Linear, available, compress, decompress, most_exact, run_in_int8, to_int8
+from ddot.network.llama import LlamaConfig
 
 V = Vocabulary(125)
 NETWORKS = [

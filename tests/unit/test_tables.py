@@ -17,7 +17,7 @@ from ddot import recipes
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.metrics import METRICS
-from ddot.package import EMBEDDED, training_of
+from ddot.network.embedded import EMBEDDED, training_of
 from ddot.rescore import contrast, rescore
 from ddot.rows import HEADS, measured
 from ddot.tables import NAMES, insert, read_rows, render

@@ -16,13 +16,13 @@ from jaxtyping import Int
 from safetensors import SafetensorError
 from torch import Tensor
 
-from ddot.checkpoint import check_weights, load_tensors, model_folder, save_model, without_values
-from ddot.convert.dit import from_dit
-from ddot.convert.gguf import from_gguf
-from ddot.convert.llama import from_llama
 from ddot.data.shards import Corpus, fingerprint, writing
 from ddot.data.tokenizer import Tokenizer, prune
-from ddot.denoiser import Denoiser, DenoiserConfig
+from ddot.network.convert.dit import from_dit
+from ddot.network.convert.gguf import from_gguf
+from ddot.network.convert.llama import from_llama
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.folder import check_weights, load_tensors, model_folder, save_model, without_values
 
 _PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.")
 # What has a row for each token.

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
-from ddot.backbones.llama import Table
-from ddot.denoiser import Denoiser
+from ddot.network.denoiser import Denoiser
+from ddot.network.llama import Table
 
 SCALE = ".scale"  # a quantised matrix NAME has its scales under NAME.scale
 

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from ddot.backbones.dit import DiTConfig
-from ddot.convert.weights import take
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.records import Vocabulary
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import DenoiserConfig
+from ddot.network.convert.weights import take
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.dit import DiTConfig
 
 _NEW_LOGIT = -10.0  # of rows a checkpoint did not have, against its mean logit: at most e^-10 of a token's mean share
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ddot.backbones.trunk import Attention, Reading, both_ways, rotary, rotate
+from ddot.network.trunk import Attention, Reading, both_ways, rotary, rotate
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ddot.backbones.dit import DiT, DiTConfig
-from ddot.backbones.llama import Llama, LlamaConfig
-from ddot.backbones.trunk import Reading, Trunk
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.core.chunks import in_portions
 from ddot.core.noise import LogLinear
 from ddot.core.records import KINDS, OPEN, Prediction, State, Vocabulary
+from ddot.network.dit import DiT, DiTConfig
+from ddot.network.llama import Llama, LlamaConfig
+from ddot.network.trunk import Reading, Trunk
 
 _FAR = 16.0  # tokens; beyond this a neighbouring prompt token is as good as none
 _WAVES = 8
@@ -181,3 +181,11 @@ def surroundings(
     left = torch.where(other & (offset <= 0), -offset, _FAR).amin(-1).clamp(max=_FAR)
     right = torch.where(other & (offset >= 0), offset, _FAR).amin(-1).clamp(max=_FAR)
     return torch.cat([waves(left, torch.pi), waves(right, torch.pi)], -1)
+
+
+def compile_blocks(model: Denoiser) -> None:
+    """Compile block by block: one block's code serves all of them, so it takes seconds, not a minute."""
+    torch._dynamo.config.cache_size_limit = 64
+    for block in model.trunk.blocks:  # type: ignore[attr-defined]
+        block.compile(dynamic=False)
+    model.token_loss = torch.compile(model.token_loss, dynamic=True)  # type: ignore[method-assign]

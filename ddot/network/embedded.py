@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ddot import __version__
-from ddot.checkpoint import (
+from ddot.data.tokenizer import Tokenizer
+from ddot.network.folder import (
     check_weights,
     load_config,
     load_tensors,
@@ -13,10 +14,9 @@ from ddot.checkpoint import (
     save_model,
     without_values,
 )
-from ddot.data.tokenizer import Tokenizer
-from ddot.quantise import compress, decompress
+from ddot.network.int8 import compress, decompress
 
-EMBEDDED = Path(__file__).parent / "model"
+EMBEDDED = Path(__file__).parents[1] / "model"
 _TOLD = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`
 
 

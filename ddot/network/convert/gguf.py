@@ -8,9 +8,9 @@ import torch
 from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
-from ddot.convert.llama import from_llama, llama_config
 from ddot.data.tokenizer import Tokenizer, byte_level
-from ddot.denoiser import DenoiserConfig
+from ddot.network.convert.llama import from_llama, llama_config
+from ddot.network.denoiser import DenoiserConfig
 
 _GGUF_PARTS = {
     "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",

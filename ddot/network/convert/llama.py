@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddot.backbones.llama import LlamaConfig
-from ddot.convert.weights import take
 from ddot.data.tokenizer import Tokenizer
-from ddot.denoiser import DenoiserConfig
+from ddot.network.convert.weights import take
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.llama import LlamaConfig
 
 _SPARE = 1024  # rows a checkpoint may have beyond its tokenizer, to round its size up
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ddot.backbones.trunk import Attention, Reading, both_ways, left_to_right, rotary, rotate
+from ddot.network.trunk import Attention, Reading, both_ways, left_to_right, rotary, rotate
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Trunks: token embeddings in, hidden vectors and logits out, with rotary positions that need not be integers."""

@@ -1,0 +1,1 @@
+"""Trunks, the denoiser, 8-bit matrices, model folders, converters."""

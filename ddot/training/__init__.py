@@ -1,0 +1,1 @@
+"""Configuration, recipes, batches, the loop, the run folder."""
