@@ -18,7 +18,7 @@ from ddot.core.noise import LogLinear
 from ddot.core.records import PROMPT, Slots
 from ddot.distributed import mean, whole
 from ddot.files import write_whole
-from ddot.losses import LOSSES
+from ddot.methods.losses import LOSSES
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.folder import without_values
 from ddot.run import Run

@@ -13,12 +13,12 @@ from ddot.data.forms import CODE_SLOTS
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.data.tokenizer import Tokenizer
 from ddot.loader import EitherCut, Plan, WholeSentences, Windows
-from ddot.losses import TokenUnitWeight
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
+from ddot.methods.losses import TokenUnitWeight
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import DenoiserConfig

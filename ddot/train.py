@@ -20,7 +20,7 @@ from ddot.distributed import exchanging, hand_out, largest, mean, place, process
 from ddot.files import check_seal
 from ddot.interrupts import interruptions
 from ddot.loader import Batches
-from ddot.losses import LOSSES
+from ddot.methods.losses import LOSSES
 from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser, DenoiserConfig, compile_blocks
 from ddot.network.folder import (

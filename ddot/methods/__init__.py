@@ -1,1 +1,1 @@
-"""Ways to infill, over the one network and the one loop. One file each."""
+"""DDOT and its rivals: prepare, loss, sample, read."""

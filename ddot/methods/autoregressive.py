@@ -19,9 +19,8 @@ from ddot.core.annealing import Annealing, greedy
 from ddot.core.gaps import told_open
 from ddot.core.records import ANY_ROOM, OPEN, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
-from ddot.losses import Losses, token_losses
-from ddot.methods.left_context import fitting, in_line
-from ddot.methods.method import Table, only_prompt
+from ddot.methods.layout import Table, fitting, in_line, only_prompt
+from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Memory, left_to_right
 

@@ -17,8 +17,8 @@ from ddot.core.projections import clamp_prompt, keep_prompt_order
 from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
-from ddot.methods.method import Table, only_prompt
+from ddot.methods.layout import Table, only_prompt
+from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
 
 # Right after t = 1 the spread of all positions says how long the text is, and says it faintly: a grid that is a little

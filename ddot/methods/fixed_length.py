@@ -10,13 +10,11 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int, UInt64
 
-from ddot.core.gaps import missing_after
-from ddot.core.positions import clean_positions
 from ddot.core.projections import clamp_prompt, stay, without, without_echo
-from ddot.core.records import ANY_ROOM, OPEN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight
-from ddot.methods.method import Table
+from ddot.methods.layout import Table, laid_out, still_positions
+from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
 
 
@@ -67,35 +65,3 @@ class FixedLength:
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         return read_out(state, vocabulary)
-
-
-def still_positions(n_real: Int[np.ndarray, "B"], L: int) -> Float32[np.ndarray, "B L"]:
-    """Clean positions of the real tokens (eq. init_pos), and the pads after them at the same spacing."""
-    z = np.empty((len(n_real), L), np.float32)
-    for row, n in enumerate(n_real.tolist()):
-        z[row, :n] = clean_positions(n, L)
-        z[row, n:] = n / L + 2 / L * np.arange(1, L - n + 1)
-    return z
-
-
-def laid_out(example: Example) -> Example:
-    """The example with as many open places after each prompt token as its `room` says.
-
-    Without rooms, the example's own missing tokens are counted: the oracle length.
-    """
-    room = missing_after(example.is_prompt) if example.room is None else example.room
-    given = np.flatnonzero(example.is_prompt)
-    rooms = room[given]
-    if (rooms == ANY_ROOM).any():
-        raise ValueError("fixed length wants the length of every gap; tell `room` at every prompt token")
-    lead = int(given[0]) if len(given) and example.room is None else 0
-    places = lead + np.arange(len(given)) + np.concatenate([[0], np.cumsum(rooms)[:-1]]) if len(given) else given
-    total = lead + len(given) + int(rooms.sum()) if len(given) else len(example.tokens)
-    tokens, is_prompt = np.zeros(total, np.int64), np.zeros(total, bool)
-    tokens[places], is_prompt[places] = example.tokens[given], True
-    hint, told = np.zeros(total, np.int64), np.full(total, ANY_ROOM)
-    if example.hint is not None:
-        hint[places] = example.hint[given]
-    if example.room is not None:
-        told[places] = rooms
-    return Example(tokens, is_prompt, hint, told)

@@ -20,10 +20,9 @@ from torch import Tensor
 from ddot.core.gaps import CLOSES_AFTER, CLOSES_BEFORE
 from ddot.core.records import ANY_ROOM, OPEN, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
-from ddot.losses import Losses, token_losses
 from ddot.methods.ddot import DDOT
-from ddot.methods.left_context import fitting, in_line
-from ddot.methods.method import Table, only_prompt
+from ddot.methods.layout import Table, fitting, in_line, only_prompt
+from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 

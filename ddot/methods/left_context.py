@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int, UInt64
+from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
-from ddot.losses import Losses, denoising_losses
 from ddot.methods.ddot import DDOT
-from ddot.methods.method import Table
+from ddot.methods.layout import Table, fitting, in_line
+from ddot.methods.losses import Losses, denoising_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -66,12 +66,6 @@ class LeftContext:
         return found
 
 
-def in_line(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
-    """A `Terminal`: slot after slot, neighbours 1 token unit apart at any L (2/L in [-1, 1]). Draws nothing."""
-    L = is_prompt.shape[1]
-    return np.broadcast_to(((2 * np.arange(L) - (L - 1)) / L).astype(np.float32), is_prompt.shape).copy()
-
-
 def _left_part(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep]`, all of it given, nothing told of gaps."""
     tokens = fitting(example.tokens[example.is_prompt], L)
@@ -87,10 +81,3 @@ def _with_sentence(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     left = _left_part(example, L, vocabulary).tokens
     tokens = np.concatenate([left, fitting(example.tokens, L)])[: 2 * L]
     return Example(tokens, np.arange(len(tokens)) < len(left))
-
-
-def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
-    """The same tokens; more than L are refused."""
-    if len(tokens) > L:
-        raise ValueError(f"a text of {len(tokens)} tokens does not fit into L = {L}; raise L or shorten the text")
-    return tokens

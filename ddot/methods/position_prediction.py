@@ -20,8 +20,8 @@ from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
 from ddot.methods.ddot import DDOT
+from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
 from ddot.network.denoiser import Denoiser
 
 

@@ -42,7 +42,7 @@ def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED) -> Ta
 
 
 def _of_recipe(run: "Run") -> Facts:
-    from ddot.losses import TokenUnitWeight
+    from ddot.methods.losses import TokenUnitWeight
 
     t = run.training
     ends = [f"{t.steps:,} steps" if t.steps else "", f"{t.seconds:g} s" if t.seconds else ""]

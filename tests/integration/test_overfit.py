@@ -15,11 +15,11 @@ from ddot.core.rng import row_keys
 from ddot.core.sampling import MostCertainFirst
 from ddot.data.masks import Block, Independent, Mix
 from ddot.loader import Plan, with_edges
-from ddot.losses import TokenUnitWeight
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
+from ddot.methods.losses import TokenUnitWeight
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.folder import load_model

@@ -18,9 +18,9 @@ from ddot.data.masks import Independent, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import learn_bpe
 from ddot.loader import Batches, Plan, Windows
-from ddot.losses import TokenUnitWeight
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
+from ddot.methods.losses import TokenUnitWeight
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser, DenoiserConfig

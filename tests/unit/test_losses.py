@@ -12,8 +12,8 @@ from ddot.core.gaps import gaps_after, missing_after
 from ddot.core.positions import random_terminal
 from ddot.core.records import AFTER, ANY_ROOM, OPEN, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
-from ddot.losses import TokenUnitWeight, corrupted, denoising_losses, equal_weight, position_loss, total_loss
 from ddot.methods.ddot import DDOT
+from ddot.methods.losses import TokenUnitWeight, corrupted, denoising_losses, equal_weight, position_loss, total_loss
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 

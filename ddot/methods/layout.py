@@ -1,0 +1,120 @@
+"""Examples laid out as rows of slots: which token, kind and position each slot has before anything is corrupted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Int, UInt64
+
+from ddot.core.gaps import missing_after
+from ddot.core.positions import clean_positions
+from ddot.core.records import (
+    ANY_ROOM,
+    PAD,
+    PROMPT,
+    RESPONSE,
+    UNKNOWN,
+    Example,
+    Slots,
+    Vocabulary,
+)
+from ddot.core.rng import fold, uniform
+
+
+class Table:
+    """Examples laid out as rows of L slots: real tokens in text order, then pads."""
+
+    def __init__(self, examples: Sequence[Example], L: int, vocabulary: Vocabulary):
+        B = len(examples)
+        self.n_real = np.array([len(example.tokens) for example in examples], np.int64)
+        if B and self.n_real.max() > L:
+            raise ValueError(
+                f"a text of {self.n_real.max()} tokens does not fit into L = {L} slots; raise L or shorten the text"
+            )
+        self.x_0 = np.full((B, L), vocabulary.pad, np.int64)
+        self.is_prompt = np.zeros((B, L), bool)
+        self.hint = np.full((B, L), UNKNOWN, np.int64)
+        self.room = np.full((B, L), ANY_ROOM, np.int64)
+        for row, example in enumerate(examples):
+            n = self.n_real[row]
+            vocabulary.check(example.tokens)
+            self.x_0[row, :n] = example.tokens
+            self.is_prompt[row, :n] = example.is_prompt
+            if example.hint is not None:
+                self.hint[row, :n] = np.where(example.is_prompt, example.hint, UNKNOWN)
+            if example.room is not None:
+                self.room[row, :n] = np.where(example.is_prompt, example.room, ANY_ROOM)
+
+    @property
+    def kind(self) -> np.ndarray:
+        real = np.arange(self.x_0.shape[1]) < self.n_real[:, None]
+        return np.where(self.is_prompt, PROMPT, np.where(real, RESPONSE, PAD))
+
+    def slots(self, z_0: np.ndarray, z_T: np.ndarray, t: np.ndarray, keys: np.ndarray) -> Slots:
+        """The finished batch: positions from the method, the corruption's uniform numbers from the row keys."""
+        return Slots(
+            x_0=torch.from_numpy(self.x_0),
+            z_0=torch.from_numpy(z_0),
+            z_T=torch.from_numpy(z_T),
+            kind=torch.from_numpy(self.kind),
+            hint=torch.from_numpy(self.hint),
+            room=torch.from_numpy(self.room),
+            t=torch.from_numpy(t),
+            u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.x_0.shape[1])),
+        )
+
+
+def only_prompt(example: Example) -> Example:
+    """What is given of an example, and what is told of it."""
+    keep = example.is_prompt
+    return Example(
+        tokens=example.tokens[keep],
+        is_prompt=keep[keep],
+        hint=None if example.hint is None else example.hint[keep],
+        room=np.full(int(keep.sum()), ANY_ROOM) if example.room is None else example.room[keep],
+    )
+
+
+def in_line(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+    """A `Terminal`: slot after slot, neighbours 1 token unit apart at any L (2/L in [-1, 1]). Draws nothing."""
+    L = is_prompt.shape[1]
+    return np.broadcast_to(((2 * np.arange(L) - (L - 1)) / L).astype(np.float32), is_prompt.shape).copy()
+
+
+def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
+    """The same tokens; more than L are refused."""
+    if len(tokens) > L:
+        raise ValueError(f"a text of {len(tokens)} tokens does not fit into L = {L}; raise L or shorten the text")
+    return tokens
+
+
+def still_positions(n_real: Int[np.ndarray, "B"], L: int) -> Float32[np.ndarray, "B L"]:
+    """Clean positions of the real tokens (eq. init_pos), and the pads after them at the same spacing."""
+    z = np.empty((len(n_real), L), np.float32)
+    for row, n in enumerate(n_real.tolist()):
+        z[row, :n] = clean_positions(n, L)
+        z[row, n:] = n / L + 2 / L * np.arange(1, L - n + 1)
+    return z
+
+
+def laid_out(example: Example) -> Example:
+    """The example with as many open places after each prompt token as its `room` says.
+
+    Without rooms, the example's own missing tokens are counted: the oracle length.
+    """
+    room = missing_after(example.is_prompt) if example.room is None else example.room
+    given = np.flatnonzero(example.is_prompt)
+    rooms = room[given]
+    if (rooms == ANY_ROOM).any():
+        raise ValueError("fixed length wants the length of every gap; tell `room` at every prompt token")
+    lead = int(given[0]) if len(given) and example.room is None else 0
+    places = lead + np.arange(len(given)) + np.concatenate([[0], np.cumsum(rooms)[:-1]]) if len(given) else given
+    total = lead + len(given) + int(rooms.sum()) if len(given) else len(example.tokens)
+    tokens, is_prompt = np.zeros(total, np.int64), np.zeros(total, bool)
+    tokens[places], is_prompt[places] = example.tokens[given], True
+    hint, told = np.zeros(total, np.int64), np.full(total, ANY_ROOM)
+    if example.hint is not None:
+        hint[places] = example.hint[given]
+    if example.room is not None:
+        told[places] = rooms
+    return Example(tokens, is_prompt, hint, told)
