@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from ddot import recipes
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.positions import random_terminal
 from ddot.core.records import Vocabulary
 from ddot.data.shards import pack
 from ddot.data.tokenizer import learn_bpe
-from ddot.loader import Plan, Windows
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
-from ddot.run import Data, Run, Training
-from ddot.train import train
+from ddot.training import recipes
+from ddot.training.batches import Plan, Windows
+from ddot.training.config import Data, Run, Training
+from ddot.training.loop import train
 
 Network = Callable[[Vocabulary], DenoiserConfig]
 

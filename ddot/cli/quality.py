@@ -114,7 +114,7 @@ def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int, int], No
 
 def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
     """Of ways to fill, those by a method that the recipe of a model does not train."""
-    from ddot.recipes import RECIPES
+    from ddot.training.recipes import RECIPES
     from ddot.ways import ways
 
     if recipe not in RECIPES:
@@ -133,7 +133,7 @@ def _told_nothing(names: list[str]) -> list[str]:
 
 def _folder_of(model: str) -> str | None:
     """The folder of a model that is named as `ddot evaluate` allows; None for the embedded one."""
-    from ddot.recipes import RECIPES
+    from ddot.training.recipes import RECIPES
 
     if model == "embedded":
         return None

@@ -92,7 +92,7 @@ def _infill_file(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from ddot.batch import count_lines, fill_file, merge, part_of
-    from ddot.distributed import barrier, largest, processes
+    from ddot.training.distributed import barrier, largest, processes
 
     if source is None or output is None:
         there, missing = ("--output", "--input") if source is None else ("--input", "--output")

@@ -21,9 +21,9 @@ def train(
 
     Example: ddot train toy --output runs/toy
     """
-    from ddot import recipes
-    from ddot.run import override
-    from ddot.train import train as train_run
+    from ddot.training import recipes
+    from ddot.training.config import override
+    from ddot.training.loop import train as train_run
 
     run = override(recipes.recipe(recipe), settings)
     if run.start and not Path(run.start).exists() and (made_by := Path(run.start).name) in recipes.RECIPES:

@@ -11,7 +11,7 @@ from ddot.tables.page import EMPTY, Column, Section, Table, cell
 from ddot.tables.paper import paper_tables, printed
 
 if TYPE_CHECKING:
-    from ddot.run import Run
+    from ddot.training.config import Run
 
 RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
 EMBEDDED = Path(__file__).parents[1] / "model" / "meta.json"  # of `network.embedded.EMBEDDED`; that module loads torch
@@ -20,7 +20,7 @@ Facts = Mapping[str, Any]  # the fields of `Training`, and what `_of_recipe` and
 
 def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED) -> Table:
     """The paper's table and text, each recipe as it stands in `recipes`, and a model's own settings if it is there."""
-    from ddot.recipes import recipe  # loads torch
+    from ddot.training.recipes import recipe  # loads torch
 
     theirs = {row["name"]: row for row in paper_tables()["hyperparameters"]["rows"]}
     ours = [_of_recipe(recipe(name)) for name in names]

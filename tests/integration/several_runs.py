@@ -7,7 +7,7 @@ from pathlib import Path
 import torch.distributed
 from tiny import tiny
 
-from ddot.train import train
+from ddot.training.loop import train
 
 if __name__ == "__main__":
     torch.distributed.init_process_group("gloo")

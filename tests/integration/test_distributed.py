@@ -11,9 +11,9 @@ import pytest
 import torch
 from tiny import options, tiny
 
-from ddot.distributed import largest, mean, place, whole, whole_state
 from ddot.network.folder import load_model, load_tensors
-from ddot.train import train
+from ddot.training.distributed import largest, mean, place, whole, whole_state
+from ddot.training.loop import train
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 HERE = Path(__file__).parent

@@ -14,7 +14,6 @@ from ddot.core.records import Example
 from ddot.core.rng import row_keys
 from ddot.core.sampling import MostCertainFirst
 from ddot.data.masks import Block, Independent, Mix
-from ddot.loader import Plan, with_edges
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.insertion import Insertion
@@ -24,8 +23,9 @@ from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.folder import load_model
 from ddot.network.llama import LlamaConfig
-from ddot.run import Data, Run, Training
-from ddot.train import train
+from ddot.training.batches import Plan, with_edges
+from ddot.training.config import Data, Run, Training
+from ddot.training.loop import train
 
 SENTENCES = [
     "my cousin collects old stamps from distant islands",

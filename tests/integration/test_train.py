@@ -15,13 +15,13 @@ from tiny import tiny
 
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.loader import Batches
 from ddot.network.denoiser import Denoiser
 from ddot.network.embedded import training_of
 from ddot.network.folder import complete_steps, load_model, load_tensors
-from ddot.recipes import toy
-from ddot.start import open_data
-from ddot.train import train
+from ddot.training.batches import Batches
+from ddot.training.loop import train
+from ddot.training.recipes import toy
+from ddot.training.setup import open_data
 
 OTHER_TEXTS = "the clock stands still.\nten candles burn in the hall.\na fox runs over the frozen field.\n"
 

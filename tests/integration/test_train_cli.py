@@ -19,7 +19,7 @@ from tiny import options as tiny_options
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill import load
 from ddot.network.folder import complete_steps, load_model, load_tensors
-from ddot.recipes import RECIPES
+from ddot.training.recipes import RECIPES
 
 STEPS = 24
 NEWEST = f"step-{STEPS:08d}"

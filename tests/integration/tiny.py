@@ -7,8 +7,8 @@ import resource
 import sys
 from pathlib import Path
 
-from ddot.recipes import toy
-from ddot.run import Run, override
+from ddot.training.config import Run, override
+from ddot.training.recipes import toy
 
 HERE = str(Path(__file__).parent)
 # On the command line, `toy` with these is `tiny()`.

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from tiny import tiny
 
-from ddot.train import train
+from ddot.training.loop import train
 
 torch.set_num_threads(1)
 with tempfile.TemporaryDirectory() as place:

@@ -17,7 +17,6 @@ from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.data.masks import Independent, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import learn_bpe
-from ddot.loader import Batches, Plan, Windows
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.losses import TokenUnitWeight
@@ -25,6 +24,7 @@ from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
+from ddot.training.batches import Batches, Plan, Windows
 
 V = Vocabulary(30)
 L = 10

@@ -18,9 +18,9 @@ from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, PAD, PROMPT,
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.loader import Batches, EitherCut, Plan, WholeSentences, Windows, with_edges
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.training.batches import Batches, EitherCut, Plan, WholeSentences, Windows, with_edges
 
 DOCUMENTS = [
     ["The kettle sang on the stove.", "Nobody heard it but the cat."],

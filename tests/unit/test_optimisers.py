@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ddot.core.records import Vocabulary
 from ddot.network.denoiser import Denoiser
-from ddot.optimisers import Average, Muon, orthogonalise, warm_hold_decay
-from ddot.recipes import toy
-from ddot.run import override
-from ddot.start import make_optimisers
+from ddot.training.config import override
+from ddot.training.optimisers import Average, Muon, orthogonalise, warm_hold_decay
+from ddot.training.recipes import toy
+from ddot.training.setup import make_optimisers
 
 SHAPES = [(1, 1), (6, 6), (12, 5), (5, 12), (40, 64), (3, 1)]
 

@@ -5,8 +5,8 @@ import time
 import torch
 
 from ddot.core.records import Vocabulary
-from ddot.progress import Meter
-from ddot.recipes import toy
+from ddot.training.meter import Meter
+from ddot.training.recipes import toy
 
 
 def test_compiling_is_no_training(tmp_path, monkeypatch):

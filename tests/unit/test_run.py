@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.recipes import RECIPES, recipe, toy
-from ddot.run import Training, override
+from ddot.training.config import Training, override
+from ddot.training.recipes import RECIPES, recipe, toy
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
-from ddot import recipes
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.metrics import METRICS
@@ -25,6 +24,7 @@ from ddot.tables.lines import LABELS, gather
 from ddot.tables.page import Column, Section, Table, cell, latex
 from ddot.tables.paper import paper_tables, paper_values
 from ddot.tables.settings import settings_table
+from ddot.training import recipes
 from ddot.ways import ways
 
 SPEEDS = [

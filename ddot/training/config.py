@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ddot.core.records import Vocabulary
-from ddot.loader import Plan
 from ddot.network.denoiser import DenoiserConfig
+from ddot.training.batches import Plan
 
 
 @dataclass(frozen=True)

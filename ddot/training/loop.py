@@ -16,10 +16,8 @@ from ddot import __version__
 from ddot.core.records import Slots, to_device
 from ddot.data.shards import fingerprint
 from ddot.data.tokenizer import Tokenizer
-from ddot.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.files import check_seal
 from ddot.interrupts import interruptions
-from ddot.loader import Batches
 from ddot.methods.losses import LOSSES
 from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser, DenoiserConfig, compile_blocks
@@ -33,12 +31,14 @@ from ddot.network.folder import (
     save_tensors,
     without_values,
 )
-from ddot.optimisers import Average, warm_hold_decay
-from ddot.progress import Meter, progress
-from ddot.run import Run
-from ddot.samples import look
-from ddot.start import build, hold_still, make_optimisers, open_data
+from ddot.training.batches import Batches
+from ddot.training.config import Run
+from ddot.training.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
+from ddot.training.meter import Meter, progress
+from ddot.training.optimisers import Average, warm_hold_decay
+from ddot.training.previews import look
 from ddot.training.run_folder import check_room, damaged, open_run, save_step
+from ddot.training.setup import build, hold_still, make_optimisers, open_data
 from ddot.version import commit
 
 

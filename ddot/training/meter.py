@@ -16,13 +16,13 @@ from torch import Tensor
 
 from ddot.core.noise import LogLinear
 from ddot.core.records import PROMPT, Slots
-from ddot.distributed import mean, whole
 from ddot.files import write_whole
 from ddot.methods.losses import LOSSES
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.folder import without_values
-from ddot.run import Run
-from ddot.samples import Sample
+from ddot.training.config import Run
+from ddot.training.distributed import mean, whole
+from ddot.training.previews import Sample
 
 
 class Meter:

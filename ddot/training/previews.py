@@ -13,8 +13,8 @@ from ddot.core.records import Example
 from ddot.core.rng import generator, row_keys
 from ddot.data.shards import Corpus
 from ddot.data.tokenizer import Tokenizer
-from ddot.loader import Plan, WholeSentences, with_edges
 from ddot.network.denoiser import Denoiser
+from ddot.training.batches import Plan, WholeSentences, with_edges
 
 BLANK = "___"
 _TRIES = 20  # draws for each sentence wanted: those of one word leave nothing to fill from

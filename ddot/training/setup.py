@@ -12,12 +12,12 @@ from ddot.data.forms import sentences
 from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.distributed import barrier
 from ddot.network.denoiser import Denoiser
 from ddot.network.folder import check_vocabulary, check_weights, load_config, load_tensors, model_folder
 from ddot.network.int8 import decompress
-from ddot.optimisers import Muon
-from ddot.run import Run, Training
+from ddot.training.config import Run, Training
+from ddot.training.distributed import barrier
+from ddot.training.optimisers import Muon
 
 
 def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[float, Corpus]], Corpus | None]:

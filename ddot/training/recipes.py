@@ -12,7 +12,6 @@ from ddot.core.records import Vocabulary
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.data.tokenizer import Tokenizer
-from ddot.loader import EitherCut, Plan, WholeSentences, Windows
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
@@ -24,7 +23,8 @@ from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
-from ddot.run import Data, Run, Training
+from ddot.training.batches import EitherCut, Plan, WholeSentences, Windows
+from ddot.training.config import Data, Run, Training
 
 MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing()))
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))
@@ -50,7 +50,7 @@ def toy() -> Run:
         name="toy",
         network=network,
         # 1024 tokens: every word of these sentences is one.
-        data=Data(texts=(str(Path(__file__).parent / "data" / "toy.txt"),), tokens=1024),
+        data=Data(texts=(str(Path(__file__).parents[1] / "data" / "toy.txt"),), tokens=1024),
         plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(L,), full_noise=0.2),),
         training=Training(
             steps=360,
