@@ -6,7 +6,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddot.infill import Frame, Infill, Model, load
+    from ddot.infill.frames import Frame
+    from ddot.infill.model import Infill, Model, load
 
 __version__ = "0.1.0"
 __all__ = ["Frame", "Infill", "Model", "load"]
@@ -20,6 +21,6 @@ def __getattr__(name: str) -> Any:
     """The public names, imported when they are first asked for: `import ddot` alone stays quick."""
     if name not in __all__:
         raise AttributeError(f"ddot has no '{name}'; it has {', '.join(__all__)}")
-    from ddot import infill
+    from ddot.infill import model
 
-    return getattr(infill, name)
+    return getattr(model, name)

@@ -20,7 +20,8 @@ from jaxtyping import Int
 from ddot.benchmarks import BenchmarkItem, CodePrompt, Text, read_set
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.filling import fill, gap_tokens, mean_length, plan, roomy
+from ddot.infill.engine import fill, gap_tokens
+from ddot.infill.lengths import mean_length, plan, roomy
 from ddot.ledger import Ledger
 from ddot.metrics import METRICS, Fluency, score
 from ddot.network.denoiser import Denoiser

@@ -20,7 +20,7 @@ from ddot.core.positions import Terminal, random_terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.drawing import canvas, form_of, image
 from ddot.files import write_whole
-from ddot.frames import Frame
+from ddot.infill.frames import Frame
 from ddot.labels import printable, spread
 from ddot.tracks import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 

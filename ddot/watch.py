@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ddot.frames import MASKED, Frame
+from ddot.infill.frames import MASKED, Frame
 from ddot.labels import printable, spread
 
 # Colours of the sixteen every terminal has, which follow its theme.

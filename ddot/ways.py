@@ -11,7 +11,7 @@ from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal, starts_of
 from ddot.core.records import Prompt
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
-from ddot.filling import Settings
+from ddot.infill.engine import Settings
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import ddot
-from ddot.batch import fill_file
+from ddot.infill.jsonl import fill_file
 
 with tempfile.TemporaryDirectory() as folder:
     source, output = Path(folder, "in.jsonl"), Path(folder, "out.jsonl")

@@ -17,11 +17,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from ddot.blanks import STEPS, Choice
 from ddot.core.records import Example, Prediction, State
 from ddot.core.rng import row_keys
-from ddot.filling import roomy
-from ddot.infill import Model, load
+from ddot.infill.engine import ALONE, Sample
+from ddot.infill.lengths import roomy
+from ddot.infill.model import Model, load
+from ddot.infill.settings import STEPS, Choice
+from ddot.infill.template import parse
+from ddot.infill.view import lay_out, view
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
@@ -29,9 +32,6 @@ from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Memory
-from ddot.tasks import ALONE, Sample
-from ddot.template import parse
-from ddot.typist import lay_out, view
 
 # About 20 words with their fills.
 SENTENCES = (

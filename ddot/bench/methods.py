@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ddot.bench.infill import prompt_of, sample, varied
-from ddot.infill import load
+from ddot.infill.model import load
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method

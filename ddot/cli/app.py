@@ -94,7 +94,7 @@ def cuda() -> bool:
 
 def load_model(name: str | None, device: str | None = None, compile: bool = False) -> Any:
     """A model that fills as many texts at once as there are cores."""
-    from ddot.infill import load
+    from ddot.infill.model import load
 
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     return load(name, device, threads=threads, compile=compile)

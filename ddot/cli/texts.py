@@ -75,7 +75,7 @@ def infill(
             else:
                 Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), each.fills))
     if trace is not None and frames is not None:
-        from ddot.trace import save_trace
+        from ddot.infill.frames import save_trace
 
         save_trace(trace, given[0], {**how, "free": free}, list(frames))
 
@@ -91,7 +91,7 @@ def _infill_file(
 ) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ddot.batch import count_lines, fill_file, merge, part_of
+    from ddot.infill.jsonl import count_lines, fill_file, merge, part_of
     from ddot.training.distributed import barrier, largest, processes
 
     if source is None or output is None:
@@ -171,7 +171,7 @@ def watch(
 
     Example: ddot watch "We were so ___ wedding."
     """
-    from ddot.trace import save_trace
+    from ddot.infill.frames import save_trace
     from ddot.watch import watch as show_frames
 
     how = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
@@ -196,8 +196,8 @@ def plot_trajectories(
 
     Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
     """
+    from ddot.infill.frames import load_trace
     from ddot.plots import trajectories
-    from ddot.trace import load_trace
 
     if (text is None) == (saved is None):
         raise ValueError("give a text with ___, or --from a saved trace (one of the two)")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ddot.infill import Model
+    from ddot.infill.model import Model
 
 
 def serve(

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from ddot.infill import Model
+from ddot.infill.model import Model
 from ddot.serve import infill, llama_cpp, openai
 from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
 from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, read

@@ -7,10 +7,10 @@ whoever is billed how many tokens it has.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ddot.infill import Model
-from ddot.tasks import Looks, Task
-from ddot.template import Template
-from ddot.typist import set_fills
+from ddot.infill.engine import Looks, Task
+from ddot.infill.model import Model
+from ddot.infill.spacing import set_fills
+from ddot.infill.template import Template
 
 
 @dataclass(frozen=True)

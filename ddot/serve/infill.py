@@ -5,15 +5,15 @@ from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from ddot.choice import STEPS
 from ddot.core.records import State
-from ddot.frames import frame_of
-from ddot.infill import Model
+from ddot.infill.engine import Sample
+from ddot.infill.frames import frame_of
+from ddot.infill.model import Model
+from ddot.infill.settings import STEPS
+from ddot.infill.template import Template, lock
 from ddot.serve.attempts import Attempts
 from ddot.serve.replies import event
 from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest
-from ddot.tasks import Sample
-from ddot.template import Template, lock
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 

@@ -7,11 +7,11 @@ the prefix; of all this the network reads what is nearest to the gap.
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from ddot.infill import Model
+from ddot.infill.model import Model
+from ddot.infill.scheduler import Step
 from ddot.serve.middle import Middle, Middles, middles
 from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
-from ddot.stepwise import Step
 
 NOTHING = Middles([Middle("", 0, "limit")], 0, True, 0.0, 0.0)
 

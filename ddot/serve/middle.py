@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ddot.infill import Infill, Model
+from ddot.infill.engine import Lengths, Looks, Sample, Task
+from ddot.infill.model import Infill, Model
+from ddot.infill.scheduler import Step
+from ddot.infill.template import Template, between
+from ddot.infill.view import SLOTS, window
 from ddot.serve.attempts import Attempts
-from ddot.stepwise import Step
-from ddot.tasks import Lengths, Looks, Sample, Task
-from ddot.template import Template, between
-from ddot.windows import SLOTS, window
 
 
 @dataclass(frozen=True)

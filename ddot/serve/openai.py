@@ -6,11 +6,11 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddot.infill import Model
+from ddot.infill.model import Model
+from ddot.infill.scheduler import Step
 from ddot.serve.middle import Middle, middles
 from ddot.serve.replies import DONE, event
 from ddot.serve.requests import MOST_N, CompletionRequest
-from ddot.stepwise import Step
 
 
 @dataclass(frozen=True)

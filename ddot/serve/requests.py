@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ddot.choice import STEPS
+from ddot.infill.settings import STEPS
 from ddot.serve.replies import Refused
 
 MOST_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from types import FrameType
 
 import uvicorn
 
-from ddot.infill import Model
+from ddot.infill.model import Model
 from ddot.serve.app import Settings, make_app
 from ddot.serve.work import Work
 

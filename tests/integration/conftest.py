@@ -7,8 +7,8 @@ import torch
 from ddot.core.absorbing import CleanToken
 from ddot.core.coupling import couple
 from ddot.data.tokenizer import learn_bpe
-from ddot.frames import Frame
-from ddot.infill import Model
+from ddot.infill.frames import Frame
+from ddot.infill.model import Model
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
 

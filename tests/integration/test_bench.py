@@ -4,7 +4,7 @@ import pytest
 
 from ddot.bench import infill, methods
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill import Model
+from ddot.infill.model import Model
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
 from ddot.tables import render

@@ -15,7 +15,7 @@ from ddot.cli.quality import _not_learnt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluate import Loaded, evaluate, generate
-from ddot.filling import roomy
+from ddot.infill.lengths import roomy
 from ddot.ledger import Ledger, append, mend
 from ddot.methods.insertion import Insertion
 from ddot.metrics import Fluency

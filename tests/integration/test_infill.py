@@ -10,12 +10,12 @@ import ddot
 from ddot.core.gap_lengths import CLASSES
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.frames import Frame
-from ddot.infill import Infill, Model
+from ddot.infill.frames import Frame
+from ddot.infill.model import Infill, Model
+from ddot.infill.template import free, parse
+from ddot.infill.view import view
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
-from ddot.template import free, parse
-from ddot.typist import view
 
 TEXTS = [
     "The baker opened ___{1,4} before sunrise.",

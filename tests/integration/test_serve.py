@@ -16,9 +16,9 @@ import uvicorn
 from served import LONG, ROOT, THREADS, Served, asked, small_model
 
 import ddot
+from ddot.infill.template import between, parse
 from ddot.serve.app import Settings, make_app
 from ddot.serve.work import Work
-from ddot.template import between, parse
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from ddot.data.tokenizer import learn_bpe
-from ddot.frames import frame_of
-from ddot.infill import Model
+from ddot.infill.engine import Looks, Sample, Shape
+from ddot.infill.frames import frame_of
+from ddot.infill.model import Model
+from ddot.infill.template import between
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
-from ddot.tasks import Looks, Sample, Shape
-from ddot.template import between
 
 SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
 

@@ -11,19 +11,19 @@ import pytest
 import torch
 
 import ddot
-from ddot.batch import fill_file
 from ddot.bench.infill import varied
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.chunks import in_portions
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill import Model
+from ddot.infill.engine import Shape
+from ddot.infill.jsonl import fill_file
+from ddot.infill.model import Model
+from ddot.infill.scheduler import numbered, one_thread, together
+from ddot.infill.template import parse
+from ddot.infill.view import view
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
-from ddot.tasks import Shape
-from ddot.template import parse
-from ddot.together import numbered, one_thread, together
-from ddot.typist import view
 
 SENTENCES = [
     "The lamp in the hall was lit, and the door stood open.",

@@ -17,7 +17,7 @@ from tiny import Command, ddot
 from tiny import options as tiny_options
 
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill import load
+from ddot.infill.model import load
 from ddot.network.folder import complete_steps, load_model, load_tensors
 from ddot.training.recipes import RECIPES
 

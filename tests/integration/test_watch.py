@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from scipy.optimize import isotonic_regression
 
-from ddot.frames import Frame
+from ddot.infill.frames import Frame
 from ddot.labels import spread
 from ddot.watch import picture_of, reading_text, stage_of, watch
 

@@ -14,11 +14,11 @@ import torch
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.rng import generator
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill import Model
+from ddot.infill.model import Model
+from ddot.infill.template import Blank, Template, write
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
-from ddot.template import Blank, Template, write
 
 SENTENCES = [
     "The ferry left the harbour at 7.40, half empty, and nobody waved.",

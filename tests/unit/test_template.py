@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.template import LONGEST, Blank, Template, free, lock, parse, write
+from ddot.infill.template import LONGEST, Blank, Template, free, lock, parse, write
 
 ANY = Blank()
 

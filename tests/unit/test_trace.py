@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.frames import Frame
-from ddot.trace import Trace, load_trace, save_trace
+from ddot.infill.frames import Frame, Trace, load_trace, save_trace
 
 characters = st.characters(codec="utf-8")
 

@@ -14,20 +14,11 @@ from ddot.core.records import BOTH, GLUED, OPEN, UNKNOWN, Prediction, State
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.rules import Pieces, WithinWords
-from ddot.template import Blank, free, parse
-from ddot.typist import (
-    FIRST_AFTER_WORD,
-    FIRST_APART,
-    FIRST_GLUED,
-    LATER,
-    Alphabet,
-    Span,
-    lay_out,
-    set_fill,
-    set_fills,
-    view,
-)
+from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, FIRST_GLUED, LATER, Alphabet
+from ddot.infill.spacing import set_fill, set_fills
+from ddot.infill.template import Blank, free, parse
+from ddot.infill.view import Span, lay_out, view
+from ddot.infill.word_rules import Pieces, WithinWords
 
 SENTENCES = [
     "The ferry left at 7.40, half empty, and nobody waved.",

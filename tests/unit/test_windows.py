@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot.data.tokenizer import learn_bpe
-from ddot.template import LONGEST, Blank, Template, free, parse
-from ddot.typist import view
-from ddot.windows import SLOTS, head, slots_for, tail, window
+from ddot.infill.template import LONGEST, Blank, Template, free, parse
+from ddot.infill.view import SLOTS, head, slots_for, tail, view, window
 
 SENTENCES = ["The lamp in the hall was lit, and somebody had left the door open for us.", "No one answered at first."]
 TOKENIZER = learn_bpe(SENTENCES * 4, 360)

@@ -3,8 +3,7 @@
 Token ids only; `infill` turns text into these and back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,13 +11,10 @@ from jaxtyping import Float, Int, UInt64
 from torch import Tensor
 
 from ddot.core import gap_lengths
-from ddot.core.positions import Terminal, grid_terminal
-from ddot.core.projections import keep_out_of_closed, keep_prompt_order, keep_word_order
-from ddot.core.records import OPEN, Prompt, State, Vocabulary, to_device
+from ddot.core.positions import grid_terminal
+from ddot.core.records import Prompt, to_device
 from ddot.core.rng import fold, uniform
-from ddot.core.sampling import MostCertainFirst, Projection, Restriction, Reveal
 from ddot.methods.ddot import DDOT
-from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
 # Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
@@ -34,42 +30,6 @@ def drawn_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"
     """A length drawn as the model says."""
     below = (chances.cumsum(-1) <= u[:, None]).sum(-1).clamp(max=chances.shape[-1] - 1)
     return gap_lengths.class_lengths(chances.device)[below]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to sample. Where lengths are not told the diffusion itself decides how much text a gap gets (the paper)."""
-
-    steps: int = 16
-    slots: int = 64  # L
-    terminal: Terminal = grid_terminal
-    reveal: Reveal = field(default_factory=MostCertainFirst)
-    still: bool = False  # with told lengths: slots start where they belong and do not move
-    restrictions: tuple[Restriction, ...] = ()
-
-
-def fill(
-    model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], settings: Settings
-) -> Iterator[State]:
-    """The states of a batch of prompts, from t = 1 to 0. Nothing ever lies in a closed gap."""
-    L = settings.slots
-    device = model.device
-    is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
-    for row, prompt in enumerate(prompts):
-        is_open[row, : len(prompt.is_open)] = torch.from_numpy(prompt.is_open)
-    kept: tuple[Projection, ...] = (
-        keep_prompt_order,
-        keep_word_order(model.vocabulary),
-        keep_out_of_closed(is_open.to(device)),
-    )
-    examples = [prompt.example for prompt in prompts]
-    if settings.still:
-        still = FixedLength(reveal=settings.reveal, restrictions=settings.restrictions)
-        return still.sample(model, examples, L, settings.steps, keys)
-    method = DDOT(
-        terminal=settings.terminal, reveal=settings.reveal, projections=kept, restrictions=settings.restrictions
-    )
-    return method.sample(model, examples, L, settings.steps, keys)
 
 
 def roomy(prompt: int, usual: int = 64) -> int:
@@ -140,12 +100,3 @@ def rounded(length: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
     short = round(float(length.sum())) - int(room.sum())
     room[np.argsort(room - length, kind="stable")[:short]] += 1
     return room
-
-
-def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
-    """For each prompt, the tokens found in each of its n + 1 gaps."""
-    order = state.z.argsort(dim=-1, stable=True)
-    x, is_prompt = state.x.gather(1, order).cpu().numpy(), (state.kind != OPEN).gather(1, order).cpu().numpy()
-    word = ~is_prompt & (x != vocabulary.pad) & (x != vocabulary.mask)
-    gap = is_prompt.cumsum(-1)
-    return [[x[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)]

@@ -9,13 +9,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 import torch
 
-from ddot.tasks import Network, Task
+from ddot.core.records import State, first_row
+from ddot.infill.engine import Network, Sample, Task
 
 R = TypeVar("R")
 Way = Generator[Task, Any, R]
@@ -159,3 +161,51 @@ def on_threads(ways: Iterable[Way[R]], drive: Callable[[Way[R]], R], threads: in
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+@dataclass(frozen=True)
+class Step:
+    """What has just been done: a task that has its answer, or one step of a sample, with the state it led to."""
+
+    task: Task
+    state: State | None = None
+
+
+def stepwise(
+    way: Way[R],
+    network: Network,
+    calmly: Callable[[], AbstractContextManager[object]],
+    change: Callable[[Task], Task] = lambda task: task,
+) -> Generator[Step, None, R]:
+    """The steps of a way, and its result. `change` sees every task before it is run and says what is run instead.
+
+    `calmly()` is entered anew for each step: whoever reads the steps is not left in inference mode between them.
+    """
+    answer: Any = None
+    while True:
+        try:
+            with calmly():
+                task = change(way.send(answer))
+        except StopIteration as end:
+            return end.value
+        if not isinstance(task, Sample):
+            with calmly():
+                answer = network.run([task])[0]
+            yield Step(task)
+            continue
+        answer = yield from _sampled(task, network, calmly)
+
+
+def _sampled(
+    task: Sample, network: Network, calmly: Callable[[], AbstractContextManager[object]]
+) -> Generator[Step, None, Any]:
+    with calmly():
+        states = network.states([task])
+        last = next(states)
+    while True:
+        yield Step(task, first_row(last))
+        with calmly():
+            state = next(states, None)
+            if state is None:
+                return network.found([task], last)[0]
+            last = state

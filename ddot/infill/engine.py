@@ -5,28 +5,81 @@ that an answer is the same whoever shares the batch (see `portions`).
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt64
+from jaxtyping import Float, Int, UInt64
 from torch import Tensor
 
-from ddot.choice import TERMINALS, Choice
-from ddot.core.projections import keep_in_gaps, keep_prompt_order, keep_word_order, without, without_echo
-from ddot.core.records import Example, Prompt, State
-from ddot.core.sampling import Leap, MostCertainFirst, Restriction
-from ddot.filling import Settings, fill, gap_tokens, length_chances, roomy
-from ddot.likelihood import Row, Tokens, token_chances
+from ddot.core.positions import Terminal, grid_terminal
+from ddot.core.projections import (
+    keep_in_gaps,
+    keep_out_of_closed,
+    keep_prompt_order,
+    keep_word_order,
+    without,
+    without_echo,
+)
+from ddot.core.records import OPEN, Example, Prompt, State, Vocabulary
+from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, Reveal
+from ddot.infill.alphabet import Alphabet
+from ddot.infill.lengths import length_chances, roomy
+from ddot.infill.scoring import Row, Tokens, token_chances
+from ddot.infill.settings import TERMINALS, Choice
+from ddot.infill.template import Blank
+from ddot.infill.view import SLOTS, Span, View, lay_out
+from ddot.infill.word_rules import Fresh, Pieces, WithinWords
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
-from ddot.rules import Fresh, Pieces, WithinWords
-from ddot.template import Blank
-from ddot.typist import Alphabet, Span, View, lay_out
-from ddot.windows import SLOTS
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to sample. Where lengths are not told the diffusion itself decides how much text a gap gets (the paper)."""
+
+    steps: int = 16
+    slots: int = 64  # L
+    terminal: Terminal = grid_terminal
+    reveal: Reveal = field(default_factory=MostCertainFirst)
+    still: bool = False  # with told lengths: slots start where they belong and do not move
+    restrictions: tuple[Restriction, ...] = ()
+
+
+def fill(
+    model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], settings: Settings
+) -> Iterator[State]:
+    """The states of a batch of prompts, from t = 1 to 0. Nothing ever lies in a closed gap."""
+    L = settings.slots
+    device = model.device
+    is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
+    for row, prompt in enumerate(prompts):
+        is_open[row, : len(prompt.is_open)] = torch.from_numpy(prompt.is_open)
+    kept: tuple[Projection, ...] = (
+        keep_prompt_order,
+        keep_word_order(model.vocabulary),
+        keep_out_of_closed(is_open.to(device)),
+    )
+    examples = [prompt.example for prompt in prompts]
+    if settings.still:
+        still = FixedLength(reveal=settings.reveal, restrictions=settings.restrictions)
+        return still.sample(model, examples, L, settings.steps, keys)
+    method = DDOT(
+        terminal=settings.terminal, reveal=settings.reveal, projections=kept, restrictions=settings.restrictions
+    )
+    return method.sample(model, examples, L, settings.steps, keys)
+
+
+def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
+    """For each prompt, the tokens found in each of its n + 1 gaps."""
+    order = state.z.argsort(dim=-1, stable=True)
+    x, is_prompt = state.x.gather(1, order).cpu().numpy(), (state.kind != OPEN).gather(1, order).cpu().numpy()
+    word = ~is_prompt & (x != vocabulary.pad) & (x != vocabulary.mask)
+    gap = is_prompt.cumsum(-1)
+    return [[x[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)]
 
 
 @dataclass(frozen=True)

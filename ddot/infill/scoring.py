@@ -11,9 +11,9 @@ from torch import Tensor
 from ddot.core import absorbing, gap_lengths
 from ddot.core.chunks import in_portions
 from ddot.core.records import Prediction, Prompt, State, to_device
+from ddot.infill.view import View
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
-from ddot.typist import View
 
 Tokens = Int[np.ndarray, "_"]  # lists of these differ in length
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Reveal
-from ddot.template import Blank
-from ddot.typist import LATER, Alphabet, Span
+from ddot.infill.alphabet import LATER, Alphabet
+from ddot.infill.template import Blank
+from ddot.infill.view import Span
 
 _LEAST_SCORE = -1e30
 # Nats. Two already end "clean and clean and clean"; BLEU does not notice (see docs/log.md).

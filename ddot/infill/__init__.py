@@ -1,0 +1,1 @@
+"""The product: templates in, answers out."""

@@ -1,0 +1,145 @@
+"""Between a template and token ids: what the network sees of a text, or of the part around the next blanks.
+
+The literal text never passes through tokens: the answer is made of the template's own characters and the fills.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ddot.core.gaps import gap_hints
+from ddot.core.records import UNKNOWN, Example, Prompt
+from ddot.data.tokenizer import Tokenizer
+from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, FIRST_GLUED
+from ddot.infill.spacing import closes, opens
+from ddot.infill.template import Blank, Template
+
+SLOTS = 128  # the most the network is given at once
+_FOR_A_BLANK = 12  # slots set aside for a blank of unknown length
+_FOR_A_GAP = 3  # the same where every gap between words is a blank
+_CONTEXT = 40  # slots that are always left for text around the blanks
+_LOOK = 2_000  # characters on either side that are looked at
+TOKENS_A_WORD = 1.25
+
+
+@dataclass(frozen=True)
+class View:
+    """What the network sees of a template: prompt tokens, after which of them each blank lies, how it may begin.
+
+    `pieces` is what each prompt token stands for. A character of several tokens stands at the first of them.
+    """
+
+    prompt: Prompt
+    pieces: tuple[str, ...]
+    after: tuple[int, ...]
+    first: tuple[int, ...]
+
+
+def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool = True, ends: bool = True) -> View:
+    """The template as tokens between two edge tokens. White space counts as one space; the answer keeps it as it was.
+
+    `located` tells the network where the blanks are; otherwise it must find out. `begins` and `ends` say whether the
+    text is whole or a part of a longer one.
+    """
+    marks = [tokenizer.edge if whole else tokenizer.vocabulary.sep for whole in (begins, ends)]
+    tokens, pieces = [marks[0]], [""]
+    after, first = [], []
+    for number, literal in enumerate(template.literals):
+        text = " ".join(literal.split())
+        if text:
+            text = text if number > 0 and closes(literal) else " " + text
+            tokens += tokenizer.encode(text).tolist()
+            pieces += [text[start:end] for start, end in pairwise([0, *tokenizer.ends(text)])]
+        if number < len(template.blanks):
+            after.append(len(tokens) - 1)
+            first.append(_first_rule(literal, template.apart))
+    tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
+    is_open = np.zeros(len(tokens) + 1, bool)
+    is_open[np.array(after, np.int64) + 1] = True
+    hint = gap_hints(np.ones(len(tokens), bool), is_open) if located else np.full(len(tokens), UNKNOWN)
+    example = Example(np.array(tokens, np.int64), np.ones(len(tokens), bool), hint)
+    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first))
+
+
+def _first_rule(before: str, apart: bool) -> int:
+    if not before or before[-1].isspace():
+        return FIRST_APART
+    return FIRST_GLUED if opens(before) and not apart else FIRST_AFTER_WORD
+
+
+@dataclass(frozen=True)
+class Span:
+    """The slots start … stop − 1 of a row belong to a blank."""
+
+    start: int
+    stop: int
+    first: int
+    blank: Blank
+
+
+def lay_out(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> tuple[Prompt, list[Span]]:
+    """The prompt told how many tokens each gap gets, and the slots of each blank when `lengths` tokens go into them."""
+    room = np.zeros(len(view.prompt), np.int64)
+    spans = []
+    for blank, after, first, length in zip(blanks, view.after, view.first, lengths, strict=True):
+        start = after + 1 + int(room.sum())  # blanks come in text order: all rooms so far lie before this one
+        spans.append(Span(start, start + length, first, blank))
+        room[after] += length
+    return view.prompt.with_rooms(room), spans
+
+
+@dataclass(frozen=True)
+class Window:
+    """A template of its own for the next blanks. `begins` and `ends`: it reaches the beginning or end of the text."""
+
+    template: Template
+    begins: bool
+    ends: bool
+
+
+def slots_for(blank: Blank, located: bool = True) -> int:
+    """How many slots to set aside for a blank. Most of those that a user did not place stay empty."""
+    return max(_FOR_A_BLANK if located else _FOR_A_GAP, round(TOKENS_A_WORD * blank.least))
+
+
+def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer, located: bool = True) -> Window:
+    """The next blanks of a template whose first ones are filled: as many as fit, in the text filled so far."""
+    first = len(fills)
+    whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
+    before = whole[-_LOOK:]
+    last, used = first, slots_for(template.blanks[first], located)
+    while last + 1 < len(template.blanks) and len(template.literals[last + 1]) <= _LOOK:
+        more = len(tokenizer.encode(template.literals[last + 1])) + slots_for(template.blanks[last + 1], located)
+        if used + more > SLOTS - _CONTEXT:
+            break
+        last, used = last + 1, used + more
+    after = template.literals[last + 1][:_LOOK]
+    budget = SLOTS - 2 - used
+    left, right = tokenizer.encode(before), tokenizer.encode(after)
+    for_left = max(budget // 2, budget - len(right))
+    for_right = max(budget - for_left, budget - len(left))
+    start = tail(before, len(left) - for_left, tokenizer) if len(left) > for_left else before
+    end = head(after, for_right, tokenizer) if len(right) > for_right else after
+    middle = template.literals[first + 1 : last + 1]
+    is_last = last + 1 == len(template.blanks)
+    return Window(
+        Template((start, *middle, end), template.blanks[first : last + 1], template.apart),
+        begins=start == whole,
+        ends=is_last and end == template.literals[last + 1],
+    )
+
+
+def tail(text: str, skip: int, tokenizer: Tokenizer) -> str:
+    """The text without its first `skip` tokens and without a word cut in two."""
+    shorter = text[tokenizer.ends(text)[skip - 1] :]
+    words = shorter.split(maxsplit=1)
+    return shorter[len(shorter) - len(words[-1]) :] if len(words) > 1 else shorter
+
+
+def head(text: str, keep: int, tokenizer: Tokenizer) -> str:
+    """The first `keep` tokens of the text, without a word cut in two."""
+    shorter = text[: tokenizer.ends(text)[keep - 1]] if keep else ""
+    words = shorter.rsplit(maxsplit=1)
+    return words[0] if len(words) > 1 else shorter
