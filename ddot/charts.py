@@ -7,8 +7,8 @@ from typing import Any
 
 from ddot.curves import Chart, Curve
 from ddot.drawing import canvas, form_of, image
+from ddot.evaluation.rows import UNFILLED
 from ddot.files import write_whole
-from ddot.rows import UNFILLED
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
 # A method has one colour and mark wherever it is drawn, in all its ways (`ddot-u-leap` those of `ddot-u`).

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
-from ddot.rows import UNFILLED, Row, measured
-from ddot.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
-from ddot.tables.naming import Naming, model_name, several_models
+from ddot.evaluation.rows import UNFILLED, Row, measured
+from ddot.evaluation.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
+from ddot.evaluation.tables.naming import Naming, model_name, several_models
 
 AXES = {
     "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ddot.charts import draw_charts
 from ddot.curves import quality, success_by_given
+from ddot.evaluation.tables import insert, read_rows, render
 from ddot.infill.template import parse
-from ddot.tables import insert, read_rows, render
 
 RESULTS = Path(__file__).parent
 ROOT = RESULTS.parent

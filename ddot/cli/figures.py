@@ -17,7 +17,7 @@ Models = Annotated[str | None, typer.Option(help="Models as rows name them, with
 
 def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[dict[str, Any]]:
     """Rows of these ways and models."""
-    from ddot.tables import read_rows
+    from ddot.evaluation.tables import read_rows
 
     rows = read_rows(*files)
     for field, option, text in (("method", "--methods", methods), ("model", "--models", models)):

@@ -17,7 +17,7 @@ def bench_coupling(
 
     Example: ddot bench coupling --json
     """
-    from ddot.bench.coupling import SLOWDOWN_BAR, measure, slowdown
+    from ddot.evaluation.speed.coupling import SLOWDOWN_BAR, measure, slowdown
 
     rows = measure(seconds=seconds)
     show(rows, as_json)
@@ -42,7 +42,7 @@ def bench_infill(
     """
     import torch
 
-    from ddot.bench.infill import measure
+    from ddot.evaluation.speed.infill import measure
 
     torch.set_num_threads(1)
     show(measure(model, steps, rounds, device), as_json)
@@ -66,7 +66,7 @@ def bench_methods(
     """
     import torch
 
-    from ddot.bench.methods import measure
+    from ddot.evaluation.speed.methods import measure
 
     torch.set_num_threads(1)
     show(measure(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
@@ -86,6 +86,6 @@ def bench_train(
 
     Example: ddot bench train smollm2 sedd-small --device cuda --slots 131072 --steps 60 --workers 14
     """
-    from ddot.bench.train import measure
+    from ddot.evaluation.speed.train import measure
 
     show(measure(networks, length, device, slots, steps, workers), as_json)

@@ -11,7 +11,7 @@ import typer
 from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, names_of, numbers, show
 
 if TYPE_CHECKING:
-    from ddot.metrics import Fluency
+    from ddot.evaluation.metrics import Fluency
 
 LanguageModelFolder = Annotated[
     Path | None, typer.Option("--language-model", help="For perplexity: a causal model that ddot convert made.")
@@ -46,11 +46,11 @@ def evaluate(
 
     Example: ddot evaluate embedded --bench bench --output results/rows.jsonl --limit 100
     """
-    from ddot.evaluate import Loaded
-    from ddot.evaluate import evaluate as rows_of
+    from ddot.evaluation.rows import measured
+    from ddot.evaluation.run import Loaded
+    from ddot.evaluation.run import evaluate as rows_of
+    from ddot.evaluation.tables import read_rows
     from ddot.network.embedded import find, is_compressed, training_of
-    from ddot.rows import measured
-    from ddot.tables import read_rows
 
     options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
     sets, kinds, ways, measures = (names_of(text, option) for option, text in options.items())
@@ -114,8 +114,8 @@ def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int, int], No
 
 def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
     """Of ways to fill, those by a method that the recipe of a model does not train."""
+    from ddot.evaluation.contenders import ways
     from ddot.training.recipes import RECIPES
-    from ddot.ways import ways
 
     if recipe not in RECIPES:
         return []
@@ -125,7 +125,7 @@ def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
 
 def _told_nothing(names: list[str]) -> list[str]:
     """Of ways to fill, those that have no use for where words are missing."""
-    from ddot.ways import ways
+    from ddot.evaluation.contenders import ways
 
     known = ways()
     return [name for name in names if name in known and not known[name].hears]
@@ -161,7 +161,7 @@ def score_texts(
 
     Example: ddot score rows.jsonl --bench bench --metrics bleu4,success --samples 1000
     """
-    from ddot.rescore import rescore
+    from ddot.evaluation.rescore import rescore
 
     names = names_of(metrics, "--metrics")
     found = _without_missing(list(rescore(rows, bench, names, samples, _fluency(language_model, names, device))))
@@ -202,7 +202,7 @@ def compare(
 
     Example: ddot compare rows/*.jsonl --bench bench --methods ddot-u,lc,pop
     """
-    from ddot.rescore import contrast
+    from ddot.evaluation.rescore import contrast
 
     names, measures = names_of(methods, "--methods"), names_of(metrics, "--metrics")
     found = list(contrast(rows, bench, names, measures, samples, _fluency(language_model, measures, device)))
@@ -227,8 +227,8 @@ def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fl
         return None
     if "perplexity" not in metrics:
         raise ValueError(f"--language-model is for perplexity, and --metrics has {','.join(metrics)}; add perplexity")
-    from ddot.metrics import Fluency
-    from ddot.metrics.fluency import causal_model
+    from ddot.evaluation.metrics import Fluency
+    from ddot.evaluation.metrics.fluency import causal_model
 
     return Fluency(folder.name, causal_model(folder, device=device or ("cuda" if cuda() else "cpu")))
 
@@ -246,7 +246,7 @@ def tables(
 
     Example: ddot tables results/rows.jsonl results/differences.jsonl --write report.md
     """
-    from ddot.tables import NAMES, insert, marked, read_rows, render
+    from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 
     found = read_rows(*rows)
     if not found:

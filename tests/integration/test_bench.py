@@ -2,12 +2,12 @@
 
 import pytest
 
-from ddot.bench import infill, methods
 from ddot.data.tokenizer import learn_bpe
+from ddot.evaluation.speed import infill, methods
+from ddot.evaluation.tables import render
 from ddot.infill.model import Model
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
-from ddot.tables import render
 
 
 def test_methods_are_measured_on_the_same_texts_and_left_context_reads_as_many_slots_again(monkeypatch):

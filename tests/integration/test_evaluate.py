@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.benchmarks import CodeItem, Item, read_items
 from ddot.cli.quality import _not_learnt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.evaluate import Loaded, evaluate, generate
+from ddot.evaluation.contenders import Way, ways
+from ddot.evaluation.items import CodeItem, Item, read_items
+from ddot.evaluation.metrics import Fluency
+from ddot.evaluation.rescore import contrast, read_texts, rescore
+from ddot.evaluation.rows import measured
+from ddot.evaluation.run import Loaded, evaluate, generate
+from ddot.evaluation.store import Ledger, append, mend
+from ddot.evaluation.tables import read_rows, render
 from ddot.infill.lengths import roomy
-from ddot.ledger import Ledger, append, mend
 from ddot.methods.insertion import Insertion
-from ddot.metrics import Fluency
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.embedded import training_of
 from ddot.network.folder import save_model
 from ddot.network.llama import LlamaConfig
-from ddot.rescore import contrast, read_texts, rescore
-from ddot.rows import measured
-from ddot.tables import read_rows, render
-from ddot.ways import Way, ways
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
 # Ways that keep given words whole and in order by construction, whatever the network says.
@@ -354,7 +354,7 @@ def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(
         file = bench / "own.test.jsonl"
         file.write_text(file.read_text().replace("garden", "kitchen").replace("dawn", "noon").replace("rains", "snows"))
     if changed == "code":
-        monkeypatch.setattr("ddot.evaluate.source", lambda: "another")
+        monkeypatch.setattr("ddot.evaluation.run.source", lambda: "another")
     rows = rows_of(after, bench, output, tell=lambda row, *counts: heard.append((row["method"], *counts)), **asked)
     if changed:
         assert sorted(heard) == [(name, count, 1) for name in asked["methods"] for count in (1, 2, 3)]
@@ -374,7 +374,7 @@ def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(
 
 
 def test_threads_write_without_locks_on_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("ddot.ledger._wait_for_others", lambda _: None)
+    monkeypatch.setattr("ddot.evaluation.store._wait_for_others", lambda _: None)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda i: append(tmp_path / "a.jsonl", [{"model": i, "text": "x" * 9000}]), range(400)))
     lines = (tmp_path / "a.jsonl").read_text().splitlines()

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import ddot
-from ddot.bench.infill import varied
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.chunks import in_portions
 from ddot.data.tokenizer import learn_bpe
+from ddot.evaluation.speed.infill import varied
 from ddot.infill.engine import Shape
 from ddot.infill.jsonl import fill_file
 from ddot.infill.model import Model

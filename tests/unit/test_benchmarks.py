@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.benchmarks import CODE_ROOM, CodeItem, read_items
 from ddot.core.records import AFTER, BEFORE, GLUED
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import learn_bpe
-from ddot.metrics.scoring import WholeReference
+from ddot.evaluation.items import CODE_ROOM, CodeItem, read_items
+from ddot.evaluation.metrics.scoring import WholeReference
 
 LINES = [
     "def mean(values, weights=None):",

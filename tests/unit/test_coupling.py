@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from ddot.bench.coupling import align
 from ddot.core.coupling import couple, couple_independently, match
 from ddot.core.positions import clean_positions, grid_terminal, random_terminal
 from ddot.core.rng import row_keys
+from ddot.evaluation.speed.coupling import align
 
 positions = st.lists(st.one_of(st.floats(-1, 1, width=32), st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0])), max_size=12)
 

@@ -13,8 +13,8 @@ from ddot.charts import draw, draw_charts, looks_of
 from ddot.cli import app, run
 from ddot.curves import AXES, quality, success_by_given
 from ddot.drawing import canvas
-from ddot.metrics import METRICS
-from ddot.tables.lines import LABELS
+from ddot.evaluation.metrics import METRICS
+from ddot.evaluation.tables.lines import LABELS
 
 
 def row(method="ddot-u", **about):

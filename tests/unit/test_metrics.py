@@ -15,16 +15,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot import evaluate
-from ddot.benchmarks import Item
 from ddot.core.absorbing import CleanToken
 from ddot.data.tokenizer import learn_bpe
-from ddot.metrics import METRICS, Sums, compare, difference, interval, measure, score
-from ddot.metrics.code_bleu import code_bleu
-from ddot.metrics.fluency import causal_model, perplexity
-from ddot.metrics.meteor import meteor, meteor_nltk, meteor_sums
-from ddot.metrics.sums import mean
-from ddot.metrics.words import (
+from ddot.evaluation import run
+from ddot.evaluation.items import Item
+from ddot.evaluation.metrics import METRICS, Sums, compare, difference, interval, measure, score
+from ddot.evaluation.metrics.code_bleu import code_bleu
+from ddot.evaluation.metrics.fluency import causal_model, perplexity
+from ddot.evaluation.metrics.meteor import meteor, meteor_nltk, meteor_sums
+from ddot.evaluation.metrics.sums import mean
+from ddot.evaluation.metrics.words import (
     bleu,
     distinct,
     exact_match,
@@ -306,7 +306,7 @@ def nltk_data(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("debian", [False, True])
 def test_meteor_of_nltk_by_hand(nltk_data, monkeypatch, debian):
-    monkeypatch.setattr("ddot.metrics.meteor._DEBIAN", nltk_data / "debian")
+    monkeypatch.setattr("ddot.evaluation.metrics.meteor._DEBIAN", nltk_data / "debian")
     with pytest.raises(ValueError, match="needs WordNet"):
         meteor_nltk([["a"]], [["a"]])
     tiny_wordnet(nltk_data / ("debian" if debian else "corpora/wordnet"))
@@ -476,7 +476,7 @@ def test_the_order_of_items_does_not_matter(order):
 
 
 def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
-    monkeypatch.setattr("ddot.metrics.meteor._DEBIAN", nltk_data / "debian")
+    monkeypatch.setattr("ddot.evaluation.metrics.meteor._DEBIAN", nltk_data / "debian")
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)  # as if it were not installed
     monkeypatch.setenv("PATH", str(nltk_data))
     found = score(ITEMS, TEXTS, list(METRICS), samples=20)
@@ -529,7 +529,7 @@ def test_compare_is_the_difference_of_scores():
 
 
 def test_evaluate_scores_the_usual():
-    found = evaluate.score(ITEMS, TEXTS)
+    found = run.score(ITEMS, TEXTS)
     assert list(found) == ["bleu2", "bleu4", "success", "length_error", "length_error_abs", "kept"]
     for count in {len(item.given) for item in ITEMS}:
         some = [(item, text) for item, text in zip(ITEMS, TEXTS, strict=True) if len(item.given) == count]

@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 from ddot.cli import app, run
 from ddot.cli.app import show
-from ddot.metrics import METRICS
+from ddot.evaluation.contenders import ways
+from ddot.evaluation.metrics import METRICS
+from ddot.evaluation.rescore import contrast, rescore
+from ddot.evaluation.rows import HEADS, measured
+from ddot.evaluation.tables import NAMES, insert, read_rows, render
+from ddot.evaluation.tables.lines import LABELS, gather
+from ddot.evaluation.tables.page import Column, Section, Table, cell, latex
+from ddot.evaluation.tables.paper import paper_tables, paper_values
+from ddot.evaluation.tables.settings import settings_table
 from ddot.network.embedded import EMBEDDED, training_of
-from ddot.rescore import contrast, rescore
-from ddot.rows import HEADS, measured
-from ddot.tables import NAMES, insert, read_rows, render
-from ddot.tables.lines import LABELS, gather
-from ddot.tables.page import Column, Section, Table, cell, latex
-from ddot.tables.paper import paper_tables, paper_values
-from ddot.tables.settings import settings_table
 from ddot.training import recipes
-from ddot.ways import ways
 
 SPEEDS = [
     {

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddot.benchmarks import BenchmarkItem, read_set
-from ddot.ledger import append, mend
-from ddot.metrics import METRICS, Fluency, Measured, compare, measure, score
-from ddot.rows import IDENTITY, check, identity, is_number, place_of
-from ddot.tables import read_rows
+from ddot.evaluation.items import BenchmarkItem, read_set
+from ddot.evaluation.metrics import METRICS, Fluency, Measured, compare, measure, score
+from ddot.evaluation.rows import IDENTITY, check, identity, is_number, place_of
+from ddot.evaluation.store import append, mend
+from ddot.evaluation.tables import read_rows
 
 # Two rows that agree in these filled the same items with as many steps.
 SAME_TASK = tuple(name for name in IDENTITY if name not in ("model", "method"))

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from ddot.rows import Row, measured
-from ddot.tables import page
-from ddot.tables.comparisons import COMPARISONS, compare, overview, short_table
-from ddot.tables.differences import difference_tables
-from ddot.tables.settings import settings_table
-from ddot.tables.speed import speed_tables
-from ddot.tables.sweeps import lambda_table, steps_table
+from ddot.evaluation.rows import Row, measured
+from ddot.evaluation.tables import page
+from ddot.evaluation.tables.comparisons import COMPARISONS, compare, overview, short_table
+from ddot.evaluation.tables.differences import difference_tables
+from ddot.evaluation.tables.settings import settings_table
+from ddot.evaluation.tables.speed import speed_tables
+from ddot.evaluation.tables.sweeps import lambda_table, steps_table
 
 NAMES = ("overview", "main", *COMPARISONS, "differences", "lambda", "steps", "hyperparameters", "speed")
 

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ddot.metrics.code_bleu import code_bleu
-from ddot.metrics.meteor import meteor, meteor_nltk
-from ddot.metrics.sums import Sums, difference, interval
-from ddot.metrics.words import (
+from ddot.evaluation.metrics.code_bleu import code_bleu
+from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
+from ddot.evaluation.metrics.sums import Sums, difference, interval
+from ddot.evaluation.metrics.words import (
     Words,
     bleu,
     distinct,
@@ -201,6 +201,6 @@ def _programs(items: Sequence[Reference]) -> list[str]:
 def _perplexity(filled: Filled) -> Sums:
     if filled.language_model is None:
         raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
-    from ddot.metrics.fluency import perplexity  # loads torch, which no other metric needs
+    from ddot.evaluation.metrics.fluency import perplexity  # loads torch, which no other metric needs
 
     return perplexity(filled.lines, filled.language_model)

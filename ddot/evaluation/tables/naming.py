@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ddot.rows import UNFILLED
-from ddot.tables.lines import LABELS, Line, equally_trained
-from ddot.tables.page import Section
+from ddot.evaluation.rows import UNFILLED
+from ddot.evaluation.tables.lines import LABELS, Line, equally_trained
+from ddot.evaluation.tables.page import Section
 
 
 def model_name(model: str) -> str:

@@ -4,20 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddot.rows import HEADS, UNFILLED, Row
-from ddot.tables.comparisons import paired, papers
-from ddot.tables.lines import (
-    SETS,
-    Line,
-    best,
-    gather,
-    measured_cells,
-    task_lines,
-    trained_as_long,
-)
-from ddot.tables.naming import Naming, clocks
-from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
-from ddot.tables.paper import paper_tables, printed
+from ddot.evaluation.rows import HEADS, UNFILLED, Row
+from ddot.evaluation.tables.comparisons import paired, papers
+from ddot.evaluation.tables.lines import SETS, Line, best, gather, measured_cells, task_lines, trained_as_long
+from ddot.evaluation.tables.naming import Naming, clocks
+from ddot.evaluation.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell, no_rows
+from ddot.evaluation.tables.paper import paper_tables, printed
 
 PAPERS_SET = "1bw-block"  # of the table over steps, by its numbers at 64
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ddot.rows import HEADS, Row, is_difference, is_number, place_of
-from ddot.tables.lines import LABELS, LOWER_IS_BETTER, SETS, number_format, signed
-from ddot.tables.naming import model_name
-from ddot.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
+from ddot.evaluation.rows import HEADS, Row, is_difference, is_number, place_of
+from ddot.evaluation.tables.lines import LABELS, LOWER_IS_BETTER, SETS, number_format, signed
+from ddot.evaluation.tables.naming import model_name
+from ddot.evaluation.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
 
 _ABOUT = ("first", "task", "split", "steps", "items", "seed", "model", "second", "other")  # what fixes a line
 

@@ -13,8 +13,8 @@ from warnings import catch_warnings
 import numpy as np
 from jaxtyping import Float
 
-from ddot.metrics.sums import Sums, extra, mean
-from ddot.metrics.words import Words
+from ddot.evaluation.metrics.sums import Sums, extra, mean
+from ddot.evaluation.metrics.words import Words
 
 # English, task "rank": the program's own choice for `-l en`.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75

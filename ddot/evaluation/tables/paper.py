@@ -1,4 +1,4 @@
-"""The paper's numbers, with the digits it prints. `data/paper_tables.json` holds them; none is worked out here."""
+"""The paper's numbers, with the digits it prints. `paper_tables.json` holds them; none is worked out here."""
 
 import json
 from decimal import Decimal
@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ddot.tables.page import EMPTY
+from ddot.evaluation.tables.page import EMPTY
 
-NUMBERS = Path(__file__).parents[1] / "data" / "paper_tables.json"
+NUMBERS = Path(__file__).with_name("paper_tables.json")
 
 
 @cache

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ddot.benchmarks import Prompted
 from ddot.core.annealing import greedy, greedy_words
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal, starts_of
 from ddot.core.records import Prompt
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
+from ddot.evaluation.items import Prompted
 from ddot.infill.engine import Settings
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT

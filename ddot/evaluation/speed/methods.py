@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.bench.infill import prompt_of, sample, varied
+from ddot.evaluation.speed.infill import prompt_of, sample, varied
 from ddot.infill.model import load
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext

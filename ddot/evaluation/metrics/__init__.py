@@ -8,8 +8,8 @@ fluency.py    perplexity under a causal language model
 scoring.py    all that is asked for, of one set of texts or of two against each other
 """
 
-from ddot.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score
-from ddot.metrics.sums import Difference, Sums, difference, interval
+from ddot.evaluation.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score
+from ddot.evaluation.metrics.sums import Difference, Sums, difference, interval
 
 __all__ = [
     "METRICS",

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ddot.rows import Row, is_difference, place_of
-from ddot.tables.page import EMPTY, Column, Section, Table, cell
-from ddot.tables.paper import paper_tables
+from ddot.evaluation.rows import Row, is_difference, place_of
+from ddot.evaluation.tables.page import EMPTY, Column, Section, Table, cell
+from ddot.evaluation.tables.paper import paper_tables
 
 # The first column of a bench → the table's name and title.
 BENCHES = {

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from ddot.rows import HEADS, UNFILLED, Row, is_number
-from ddot.tables.lines import (
+from ddot.evaluation.rows import HEADS, UNFILLED, Row, is_number
+from ddot.evaluation.tables.lines import (
     LABELS,
     SETS,
     TASKS,
@@ -18,9 +18,9 @@ from ddot.tables.lines import (
     trained_as_long,
     widest,
 )
-from ddot.tables.naming import Naming, clocks
-from ddot.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
-from ddot.tables.paper import paper_tables, paper_values, printed
+from ddot.evaluation.tables.naming import Naming, clocks
+from ddot.evaluation.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
+from ddot.evaluation.tables.paper import paper_tables, paper_values, printed
 
 # What we also have beside a metric of the paper's, where it was measured.
 BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity", "codebleu": "exact"}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddot.rows import UNFILLED, Row, is_number
-from ddot.tables.page import EMPTY, Cell, Piece, cell
+from ddot.evaluation.rows import UNFILLED, Row, is_number
+from ddot.evaluation.tables.page import EMPTY, Cell, Piece, cell
 
 _BY_PADS = {
     "lc": "LC",

@@ -7,7 +7,7 @@ from math import exp, log, log2
 import numpy as np
 from jaxtyping import Float
 
-from ddot.metrics.sums import Sums, extra, mean
+from ddot.evaluation.metrics.sums import Sums, extra, mean
 
 Words = Sequence[str]
 

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from ddot.benchmarks import BenchmarkItem, CodePrompt, Text, read_set
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
+from ddot.evaluation.contenders import Way, ways
+from ddot.evaluation.items import BenchmarkItem, CodePrompt, Text, read_set
+from ddot.evaluation.metrics import METRICS, Fluency, score
+from ddot.evaluation.store import Ledger
 from ddot.infill.engine import fill, gap_tokens
 from ddot.infill.lengths import mean_length, plan, roomy
-from ddot.ledger import Ledger
-from ddot.metrics import METRICS, Fluency, score
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import called
 from ddot.version import commit, source
-from ddot.ways import Way, ways
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ddot.evaluation.rows import PlacedRow
 from ddot.files import write_whole
-from ddot.rows import PlacedRow
 
 
 def read_rows(*files: Path) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any, BinaryIO
 
-from ddot.benchmarks import Text
-from ddot.rows import IDENTITY, Row, identity
+from ddot.evaluation.items import Text
+from ddot.evaluation.rows import IDENTITY, Row, identity
 
 if sys.platform != "win32":
     import fcntl

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
-from ddot.metrics.sums import Sums
+from ddot.evaluation.metrics.sums import Sums
 from ddot.network.folder import load_config, load_model, model_folder
 from ddot.network.llama import LlamaConfig
 from ddot.network.trunk import left_to_right

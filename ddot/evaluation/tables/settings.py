@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddot.tables.page import EMPTY, Column, Section, Table, cell
-from ddot.tables.paper import paper_tables, printed
+from ddot.evaluation.tables.page import EMPTY, Column, Section, Table, cell
+from ddot.evaluation.tables.paper import paper_tables, printed
 
 if TYPE_CHECKING:
     from ddot.training.config import Run
 
 RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
-EMBEDDED = Path(__file__).parents[1] / "model" / "meta.json"  # of `network.embedded.EMBEDDED`; that module loads torch
+EMBEDDED = Path(__file__).parents[2] / "model" / "meta.json"  # of `network.embedded.EMBEDDED`; that module loads torch
 Facts = Mapping[str, Any]  # the fields of `Training`, and what `_of_recipe` and `_as_trained` add
 
 

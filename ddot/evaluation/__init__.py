@@ -1,0 +1,1 @@
+"""Benchmark items, contenders, rows, metrics, tables, speed."""
