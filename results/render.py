@@ -4,9 +4,9 @@ import json
 from itertools import product
 from pathlib import Path
 
-from ddot.charts import draw_charts
-from ddot.curves import quality, success_by_given
 from ddot.evaluation.tables import insert, read_rows, render
+from ddot.figures.charts import draw_charts
+from ddot.figures.curves import quality, success_by_given
 from ddot.infill.template import parse
 
 RESULTS = Path(__file__).parent

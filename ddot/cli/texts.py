@@ -171,8 +171,8 @@ def watch(
 
     Example: ddot watch "We were so ___ wedding."
     """
+    from ddot.figures.terminal import watch as show_frames
     from ddot.infill.frames import save_trace
-    from ddot.watch import watch as show_frames
 
     how = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
     frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
@@ -196,8 +196,8 @@ def plot_trajectories(
 
     Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
     """
+    from ddot.figures.trajectories import trajectories
     from ddot.infill.frames import load_trace
-    from ddot.plots import trajectories
 
     if (text is None) == (saved is None):
         raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
@@ -219,8 +219,8 @@ def plot_coupling(
 
     Example: ddot plot coupling "The \\[small boat] leaves the harbour \\[at dawn]." -o ot.png
     """
-    from ddot.plots import training_paths
-    from ddot.tracks import marked_sentence
+    from ddot.figures.paths import marked_sentence
+    from ddot.figures.trajectories import training_paths
 
     for name, crossed in training_paths(marked_sentence(text, seed), output, seed=seed).items():
         print(f"{name}: {crossed['prompt']} crossings within the prompt, {crossed['response']} within the response")

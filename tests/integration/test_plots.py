@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ddot.core.coupling import couple, couple_independently
 from ddot.core.positions import grid, grid_terminal, random_terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
-from ddot.plots import COLOURS, COUPLINGS, training_paths, trajectories
-from ddot.tracks import Sentence, coupled, crossings, marked_sentence, sentence_of, tracks
+from ddot.figures.paths import Sentence, coupled, crossings, marked_sentence, sentence_of, tracks
+from ddot.figures.trajectories import COLOURS, COUPLINGS, training_paths, trajectories
 
 places = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 0.5])
 SENTENCE = marked_sentence("Every morning [the small boat] leaves the harbour [long before] the sun is up.")

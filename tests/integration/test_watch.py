@@ -14,9 +14,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from scipy.optimize import isotonic_regression
 
+from ddot.figures.label_layout import spread
+from ddot.figures.terminal import picture_of, reading_text, stage_of, watch
 from ddot.infill.frames import Frame
-from ddot.labels import spread
-from ddot.watch import picture_of, reading_text, stage_of, watch
 
 
 def lines_of(frame, width, height=50):

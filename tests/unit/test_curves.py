@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from ddot.charts import draw, draw_charts, looks_of
 from ddot.cli import app, run
-from ddot.curves import AXES, quality, success_by_given
-from ddot.drawing import canvas
 from ddot.evaluation.metrics import METRICS
 from ddot.evaluation.tables.lines import LABELS
+from ddot.figures.canvas import canvas
+from ddot.figures.charts import draw, draw_charts, looks_of
+from ddot.figures.curves import AXES, quality, success_by_given
 
 
 def row(method="ddot-u", **about):

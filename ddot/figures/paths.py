@@ -16,8 +16,8 @@ from ddot.core.positions import Terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.core.rng import generator, row_keys
 from ddot.data.masks import Blocks
+from ddot.figures.label_layout import printable
 from ddot.infill.frames import Frame
-from ddot.labels import printable
 
 _LONGEST = 22  # characters of a label
 

@@ -18,11 +18,11 @@ from rich.cells import cell_len
 from ddot.core.coupling import Coupling, couple, couple_independently
 from ddot.core.positions import Terminal, random_terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
-from ddot.drawing import canvas, form_of, image
+from ddot.figures.canvas import canvas, form_of, image
+from ddot.figures.label_layout import printable, spread
+from ddot.figures.paths import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 from ddot.files import write_whole
 from ddot.infill.frames import Frame
-from ddot.labels import printable, spread
-from ddot.tracks import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 
 COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # told apart by colour-blind readers
 WAITING = "#A8A8A8"

@@ -13,8 +13,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from ddot.figures.label_layout import printable, spread
 from ddot.infill.frames import MASKED, Frame
-from ddot.labels import printable, spread
 
 # Colours of the sixteen every terminal has, which follow its theme.
 GIVEN, FILLED, WAITING = "bright_blue", "bold yellow", "dim"

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddot.curves import Chart, Curve
-from ddot.drawing import canvas, form_of, image
 from ddot.evaluation.rows import UNFILLED
+from ddot.figures.canvas import canvas, form_of, image
+from ddot.figures.curves import Chart, Curve
 from ddot.files import write_whole
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other

@@ -1,0 +1,1 @@
+"""What moves and what was measured, drawn."""
