@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 
 from ddot.infill.model import Model
 from ddot.serve import infill, llama_cpp, openai
+from ddot.serve.jobs import Full, Stopped, Work
 from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
 from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, read
-from ddot.serve.work import Full, Stopped, Work
 
 _PAGE = Path(__file__).with_name("page.html")
 _PAGE_HEADERS = {

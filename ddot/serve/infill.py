@@ -11,7 +11,7 @@ from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.settings import STEPS
 from ddot.infill.template import Template, lock
-from ddot.serve.attempts import Attempts
+from ddot.serve.progress import Attempts
 from ddot.serve.replies import event
 from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ddot.infill.model import Model
 from ddot.infill.scheduler import Step
-from ddot.serve.middle import Middle, Middles, middles
+from ddot.serve.fim import Middle, Middles, middles
 from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddot.infill.model import Model
 from ddot.infill.scheduler import Step
-from ddot.serve.middle import Middle, middles
+from ddot.serve.fim import Middle, middles
 from ddot.serve.replies import DONE, event
 from ddot.serve.requests import MOST_N, CompletionRequest
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
-from ddot.serve.work import Full, Job, Stopped
+from ddot.serve.jobs import Full, Job, Stopped
 
 S = TypeVar("S")
 R = TypeVar("R")

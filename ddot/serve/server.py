@@ -11,7 +11,7 @@ import uvicorn
 
 from ddot.infill.model import Model
 from ddot.serve.app import Settings, make_app
-from ddot.serve.work import Work
+from ddot.serve.jobs import Work
 
 _PATIENCE = 5  # seconds for replies that are being sent when the server stops
 

@@ -18,7 +18,7 @@ from served import LONG, ROOT, THREADS, Served, asked, small_model
 import ddot
 from ddot.infill.template import between, parse
 from ddot.serve.app import Settings, make_app
-from ddot.serve.work import Work
+from ddot.serve.jobs import Work
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import time
 import pytest
 
 pytest.importorskip("fastapi", reason="serving needs the extra `serve`")
+from ddot.serve.jobs import Full, Stopped, Work
 from ddot.serve.llama_cpp import nested
-from ddot.serve.work import Full, Stopped, Work
 
 
 def counting(to, gate=None):

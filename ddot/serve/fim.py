@@ -16,7 +16,7 @@ from ddot.infill.model import Infill, Model
 from ddot.infill.scheduler import Step
 from ddot.infill.template import Template, between
 from ddot.infill.view import SLOTS, window
-from ddot.serve.attempts import Attempts
+from ddot.serve.progress import Attempts
 
 
 @dataclass(frozen=True)
