@@ -5,10 +5,10 @@ Results go to stdout, everything else to stderr. A user's mistake is one sentenc
 
 import sys
 
-from ddot.cli import texts  # noqa: F401 (each adds its commands; these are what most people come for)
+from ddot.cli import infill  # noqa: F401 (each adds its commands; these are what most people come for)
 
 # isort: split
-from ddot.cli import figures, measure, quality, serving, training  # noqa: F401
+from ddot.cli import evaluation, figures, serve, speed, training  # noqa: F401
 from ddot.cli.app import app
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.cli.quality import _not_learnt
+from ddot.cli.evaluation import _not_learnt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.contenders import Way, ways
