@@ -40,7 +40,7 @@ def sorted_uniform(out: np.ndarray, n: int, key: int) -> None:
     """
     bits = out.view(np.uint64)
     for i in range(n + 1):
-        x = np.uint64(key) + np.uint64(i + 1) * _GOLDEN  # as in `chance.mix`
+        x = np.uint64(key) + np.uint64(i + 1) * _GOLDEN  # as in `rng.mix`
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x = x ^ (x >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Gaps between prompt tokens, in position space: which gap a slot lies in, and keeping slots out of closed ones.
+"""Gaps between prompt tokens, which are open, what hints say of them, and which gap a slot lies in.
 
 A row with n prompt slots has n + 1 gaps: gap g lies after g prompt slots. Knows nothing about text.
 """

@@ -71,7 +71,7 @@ class Prediction:
     at: Bool[Tensor, "B L"]
     log_score: Float[Tensor, "M V"]
     velocity: Float[Tensor, "B L"]
-    portion: int | None = None  # rows of `log_score` to work on at a time (see `portions`)
+    portion: int | None = None  # rows of `log_score` to work on at a time (see `chunks`)
 
 
 R = TypeVar("R", Slots, State)

@@ -43,7 +43,7 @@ class Loaded:
     name: str
     batch: int = 128
     threads: int = 1
-    training: Mapping[str, Any] = field(default_factory=dict)  # see `package.training_of`
+    training: Mapping[str, Any] = field(default_factory=dict)  # see `network.embedded.training_of`
 
 
 def generate(

@@ -1,7 +1,7 @@
 """What a network is asked while blanks are filled, for many windows at once: lengths, tokens, how likely they are.
 
 Tasks of one group run as one batch. A batch has a fixed number of rows, filled up with rows that are thrown away, so
-that an answer is the same whoever shares the batch (see `portions`).
+that an answer is the same whoever shares the batch (see `core.chunks`).
 """
 
 from collections.abc import Hashable, Iterator, Sequence

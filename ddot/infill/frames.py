@@ -1,4 +1,10 @@
-"""Filling as people see it: one frame for each state."""
+"""Filling as people see it: one frame for each state, and frames kept in a file to be watched or plotted later.
+
+{"text": "We were so ___ wedding.", "settings": {"seed": 0, "steps": 16}, "frames": [
+{"t": 1.0, "pieces": [" We", null, …], "positions": [-1.0, -0.5, …], "given": [true, false, …]},
+…
+]}
+"""
 
 import json
 import math

@@ -41,7 +41,10 @@ def fingerprint(line: bytes, defaults: dict[str, Any]) -> str:
 
 
 class Ahead:
-    """A context that keeps results beside an output, by the number of their line."""
+    """A context that keeps results beside an output, by the number of their line.
+
+    They are those that are finished before earlier ones, kept until these are there: a kill loses none.
+    """
 
     def __init__(self, output: Path):
         self.path = output.with_name(f"{output.name}.ahead")

@@ -1,7 +1,4 @@
-"""Filling gaps between prompt tokens: lengths planned or not, slots moved or still, and what came out gap by gap.
-
-Token ids only; `infill` turns text into these and back.
-"""
+"""How many tokens each gap gets: the chances the network gives to lengths, and whole numbers chosen from them."""
 
 from collections.abc import Callable, Sequence
 

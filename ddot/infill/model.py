@@ -1,7 +1,7 @@
 """Infilling for people: templates in, texts out. `ddot.load()` gives a `Model`; `Model.infill` fills blanks.
 
 An answer is made of the template's own characters and the fills, so the literal text survives whatever the network
-says; that fills keep their bounds is `rules`' work. On a CPU texts are filled one by one, on several threads; on a GPU
+says; that fills keep their bounds is `word_rules`' work. On a CPU texts are filled one by one, on several threads; on a GPU
 many together. An answer is the same alone and among others.
 """
 
@@ -75,7 +75,12 @@ def _brief(chances: Float[Tensor, "gaps classes"]) -> Float[Tensor, "gaps classe
 
 
 class Filler:
-    """A network and its tokenizer, filling windows."""
+    """A network and its tokenizer, filling windows: how long, with which tokens, how good.
+
+    The way of one window, written as if it were alone: what it asks of the network it yields as a task, and is sent the
+    answer. Whoever drives it may run the tasks of many windows together (see `scheduler`). Numbers come from the
+    window's own key: its answer does not depend on what else is being filled.
+    """
 
     def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
         self.model, self.tokenizer, self.alphabet = model, tokenizer, Alphabet(tokenizer)

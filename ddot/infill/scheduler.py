@@ -2,6 +2,8 @@
 
 A way is a generator: it yields a task, is sent its answer, and returns its result. Results come as they are finished,
 with a bounded number of ways at work, however many there are; `in_order` puts them in the order of the ways.
+`stepwise` drives one way: whoever does so sees every state, may stop between any two, and may change what is next.
+Stopping is not reading on. A way driven so has the answer it has in `together`: the network gets the same batches.
 """
 
 import threading

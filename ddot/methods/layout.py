@@ -8,16 +8,7 @@ from jaxtyping import Bool, Float32, Int, UInt64
 
 from ddot.core.gaps import missing_after
 from ddot.core.positions import clean_positions
-from ddot.core.records import (
-    ANY_ROOM,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    Example,
-    Slots,
-    Vocabulary,
-)
+from ddot.core.records import ANY_ROOM, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, Vocabulary
 from ddot.core.rng import fold, uniform
 
 

@@ -63,7 +63,7 @@ class Denoiser(nn.Module):
         super().__init__()
         self.config = config
         self.noise = LogLinear()
-        self.portion: int | None = None  # how many slots get their logits at a time (see `portions`); None: all
+        self.portion: int | None = None  # how many slots get their logits at a time (see `chunks`); None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width
         self.kind = nn.Embedding(KINDS, d)
