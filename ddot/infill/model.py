@@ -1,8 +1,8 @@
 """Infilling for people: templates in, texts out. `ddot.load()` gives a `Model`; `Model.infill` fills blanks.
 
 An answer is made of the template's own characters and the fills, so the literal text survives whatever the network
-says; that fills keep their bounds is `word_rules`' work. On a CPU texts are filled one by one, on several threads; on a GPU
-many together. An answer is the same alone and among others.
+says; that fills keep their bounds is `word_rules`' work. On a CPU texts are filled one by one, on several threads; on
+a GPU many together. An answer is the same alone and among others.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
