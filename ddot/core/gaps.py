@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, OPEN, PAD, PROMPT, UNKNOWN, Slots
+from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, Slots
 
 # Hints by which a prompt token closes the gap after it, and the one before it.
 CLOSES_AFTER = (GLUED, BEFORE)
@@ -22,22 +22,21 @@ def gap_of(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Int[Tenso
     return (before & is_prompt[:, None, :]).sum(-1)
 
 
-def told_open(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
+def told_open(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
     """Which gaps may hold text, from the hints of located prompts (L + 1 columns; those beyond the prompt are closed).
 
     Where nothing is told (UNKNOWN) both gaps beside the token are open.
     """
-    B, L = kind.shape
-    hint = kind - 1
-    is_prompt = kind != OPEN
+    B, L = hint.shape
+    is_prompt = hint != NOT_PROMPT
     closes_after, closes_before = (
-        is_prompt & ((hint == first) | (hint == second)) for first, second in (CLOSES_AFTER, CLOSES_BEFORE)
+        (hint == first) | (hint == second) for first, second in (CLOSES_AFTER, CLOSES_BEFORE)
     )
     order = is_prompt.cumsum(-1)  # of a prompt slot: its number, from 1
     count = order[:, -1:]
-    is_open = torch.arange(L + 1, device=kind.device) <= count
+    is_open = torch.arange(L + 1, device=hint.device) <= count
     for closed, gap in ((closes_after, order), (closes_before, order - 1)):
-        shut = torch.zeros(B, L + 1, dtype=torch.int32, device=kind.device)
+        shut = torch.zeros(B, L + 1, dtype=torch.int32, device=hint.device)
         shut.scatter_add_(1, gap.clamp(min=0), closed.int())
         is_open = is_open & (shut == 0)
     return is_open
@@ -50,9 +49,9 @@ def open_gaps(is_prompt: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "gaps"]:
 
 
 def gap_hints(is_prompt: Bool[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"]) -> Int[np.ndarray, "n"]:
-    """Hints of a located text: GLUED, BEFORE, AFTER or BOTH at prompt tokens, UNKNOWN elsewhere."""
+    """Hints of a located text: GLUED, BEFORE, AFTER or BOTH at prompt tokens, NOT_PROMPT elsewhere."""
     code = np.array([[GLUED, AFTER], [BEFORE, BOTH]])[is_open[:-1].astype(int), is_open[1:].astype(int)]
-    return np.where(is_prompt, code, UNKNOWN)
+    return np.where(is_prompt, code, NOT_PROMPT)
 
 
 def missing_after(is_prompt: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.gaps import gap_of
-from ddot.core.records import OPEN, Prediction, State, Vocabulary
+from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Projection, Restriction
 
 # Between prompt slots there is always a place for text. Clean neighbours are 2/L apart, hundreds of times as far.
@@ -49,7 +49,7 @@ def _without_echo(vocabulary: Vocabulary, state: State, prediction: Prediction) 
 
 def clamp_prompt(start: State) -> Projection:
     """Prompt slots hold the tokens they started with."""
-    is_prompt = start.kind != OPEN
+    is_prompt = start.is_prompt
     return lambda state: dataclasses.replace(state, x=torch.where(is_prompt, start.x, state.x))
 
 
@@ -60,7 +60,7 @@ def stay(start: State) -> Projection:
 
 def keep_prompt_order(state: State) -> State:
     """Prompt slots are in text order, with room between them: positions sorted over their slots, then pushed apart."""
-    return dataclasses.replace(state, z=sort_within(state.z, state.kind != OPEN, apart=_APART))
+    return dataclasses.replace(state, z=sort_within(state.z, state.is_prompt, apart=_APART))
 
 
 def keep_word_order(vocabulary: Vocabulary) -> Projection:
@@ -69,7 +69,7 @@ def keep_word_order(vocabulary: Vocabulary) -> Projection:
 
 
 def _keep_word_order(vocabulary: Vocabulary, state: State) -> State:
-    words = (state.kind == OPEN) & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
+    words = ~state.is_prompt & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
     return dataclasses.replace(state, z=sort_within(state.z, words))
 
 
@@ -91,7 +91,7 @@ def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Callable[[State], Sta
     """
 
     def project(state: State) -> State:
-        is_prompt = state.kind != OPEN
+        is_prompt = state.is_prompt
         gap = gap_of(state.z, is_prompt)
         inside = is_open.gather(1, gap) | is_prompt | ~is_open.any(-1, keepdim=True)
         n = is_open.shape[1]
@@ -119,7 +119,7 @@ def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Callable[[State], State]:
 
 
 def _keep_in_gaps(gap: Int[Tensor, "B L"], state: State) -> State:
-    is_prompt = state.kind != OPEN
+    is_prompt = state.is_prompt
     borders = _prompt_positions(state.z, is_prompt)
     inf = torch.full_like(state.z, torch.inf)
     low = torch.nextafter(borders.gather(1, gap), inf)

@@ -12,13 +12,9 @@ from torch import Tensor
 # What a slot is (Slots.kind). The network is never told RESPONSE from PAD.
 PROMPT, RESPONSE, PAD = 0, 1, 2
 
-# What is known of the gaps beside a prompt token (Example.hint, Slots.hint).
-UNKNOWN, GLUED, BEFORE, AFTER, BOTH = 0, 1, 2, 3, 4
-HINTS = 5
-
-# What the network is told of a slot (State.kind): OPEN, or 1 + the hint of a prompt token.
-OPEN = 0
-KINDS = 1 + HINTS
+# What is known of the gaps beside a prompt token (Example.hint, Slots.hint, State.hint); NOT_PROMPT for other tokens.
+NOT_PROMPT, UNKNOWN, GLUED, BEFORE, AFTER, BOTH = 0, 1, 2, 3, 4, 5
+HINTS = 6
 
 # State.room of a slot for which no gap length is given.
 ANY_ROOM = -1
@@ -30,7 +26,7 @@ class Example:
 
     tokens: Int[np.ndarray, "n"]
     is_prompt: Bool[np.ndarray, "n"]
-    hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN everywhere when None
+    hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN at every prompt token when None
     room: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token; ANY_ROOM when not told
 
 
@@ -42,15 +38,10 @@ class Slots:
     z_0: Float[Tensor, "B L"]
     z_T: Float[Tensor, "B L"]
     kind: Int[Tensor, "B L"]  # PROMPT, RESPONSE, PAD
-    hint: Int[Tensor, "B L"]  # of prompt slots; UNKNOWN elsewhere
+    hint: Int[Tensor, "B L"]  # of prompt slots; NOT_PROMPT elsewhere
     room: Int[Tensor, "B L"]  # given gap length after a prompt slot; ANY_ROOM elsewhere
     t: Float[Tensor, "B"]
     u: Float[Tensor, "B L"]  # a slot is masked when u < masked share at t
-
-    @property
-    def told(self) -> Int[Tensor, "B L"]:
-        """What the network is told of each slot: OPEN, or 1 + hint."""
-        return torch.where(self.kind == PROMPT, 1 + self.hint, OPEN)
 
 
 @dataclass(frozen=True)
@@ -59,9 +50,13 @@ class State:
 
     x: Int[Tensor, "B L"]
     z: Float[Tensor, "B L"]
-    kind: Int[Tensor, "B L"]  # OPEN, or 1 + hint
+    hint: Int[Tensor, "B L"]  # of prompt slots; NOT_PROMPT elsewhere
     room: Int[Tensor, "B L"]
     t: Float[Tensor, "B"]
+
+    @property
+    def is_prompt(self) -> Bool[Tensor, "B L"]:
+        return self.hint != NOT_PROMPT
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ class Prompt:
     @property
     def free(self) -> bool:
         """Nothing is told of where text is missing."""
-        return self.example.hint is None or not self.example.hint.any()
+        return self.example.hint is None or bool((self.example.hint == UNKNOWN).all())
 
     def with_rooms(self, room: Int[np.ndarray, "n"]) -> "Prompt":
         """The same prompt, told how many tokens are missing after each given one."""

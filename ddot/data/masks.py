@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import ANY_ROOM, UNKNOWN
+from ddot.core.records import ANY_ROOM, NOT_PROMPT, UNKNOWN
 from ddot.core.rng import Weighted
 
 
@@ -134,7 +134,7 @@ class Telling:
         self, is_prompt: Bool[np.ndarray, "n"], rng: np.random.Generator
     ) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
         """(hint, room) for each token."""
-        unknown = np.full(len(is_prompt), UNKNOWN), np.full(len(is_prompt), ANY_ROOM)
+        unknown = np.where(is_prompt, UNKNOWN, NOT_PROMPT), np.full(len(is_prompt), ANY_ROOM)
         located, told = rng.random(2)
         if located >= self.located:
             return unknown

@@ -23,7 +23,7 @@ from ddot.core.projections import (
     without,
     without_echo,
 )
-from ddot.core.records import OPEN, Example, Prompt, State, Vocabulary
+from ddot.core.records import UNKNOWN, Example, Prompt, State, Vocabulary
 from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, Reveal
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.lengths import length_chances, roomy
@@ -76,7 +76,7 @@ def fill(
 def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
     """For each prompt, the tokens found in each of its n + 1 gaps."""
     order = state.z.argsort(dim=-1, stable=True)
-    x, is_prompt = state.x.gather(1, order).cpu().numpy(), (state.kind != OPEN).gather(1, order).cpu().numpy()
+    x, is_prompt = state.x.gather(1, order).cpu().numpy(), state.is_prompt.gather(1, order).cpu().numpy()
     word = ~is_prompt & (x != vocabulary.pad) & (x != vocabulary.mask)
     gap = is_prompt.cumsum(-1)
     return [[x[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)]
@@ -299,7 +299,7 @@ class Network:
 def _given(L: int) -> Prompt:
     """A row to fill up a batch with: all of it is given, so no logits are spent on it."""
     nothing = np.zeros(L, np.int64)
-    return Prompt(Example(nothing, np.ones(L, bool), nothing, nothing), np.zeros(L + 1, bool))
+    return Prompt(Example(nothing, np.ones(L, bool), np.full(L, UNKNOWN), nothing), np.zeros(L + 1, bool))
 
 
 def _told(task: Sample) -> Example:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ddot.core.records import OPEN, State, Vocabulary
+from ddot.core.records import State, Vocabulary
 from ddot.files import write_whole
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.view import View
@@ -39,7 +39,7 @@ class Frame:
 
 def frame_of(state: State, seen: View, alphabet: Alphabet, vocabulary: Vocabulary) -> Frame:
     """How the first row of a state looks while what was seen is filled."""
-    given = (state.kind[0] != OPEN).tolist()
+    given = state.is_prompt[0].tolist()
     prompt = iter(seen.pieces)  # given slots are in the order of the text
     pieces: list[str | None] = []
     for token, is_given in zip(state.x[0].tolist(), given, strict=True):

@@ -51,7 +51,7 @@ def token_chances(model: Denoiser, texts: Sequence[Row], L: int, rows: int = 1) 
             t[row] = len(slots) / max(1, len(text.slots))
         if not any(map(len, hidden)):
             continue
-        prediction: Prediction = model(to_device(State(seen, start.z, start.kind, start.room, t), model.device))
+        prediction: Prediction = model(to_device(State(seen, start.z, start.hint, start.room, t), model.device))
         right = x[seen == mask].to(model.device)
         found = _log(_chances_of(prediction, right, mask))
         for mine, slots in zip(log_chances, hidden, strict=True):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
 from ddot.core.gaps import told_open
-from ddot.core.records import ANY_ROOM, OPEN, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import ANY_ROOM, NOT_PROMPT, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.methods.layout import Table, fitting, in_line, only_prompt
 from ddot.methods.losses import Losses, token_losses
@@ -50,7 +50,7 @@ class Autoregressive:
         state = State(
             x=slots.x_0,
             z=slots.z_0,
-            kind=torch.where(sentence, OPEN, slots.told),  # inside the sentence nobody says what comes later
+            hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # inside the sentence nobody says what comes later
             room=torch.where(sentence, ANY_ROOM, slots.room),
             t=torch.zeros_like(slots.t),  # what is read is never noisy
         )
@@ -62,16 +62,16 @@ class Autoregressive:
         rows = [_left_part(example, L, vocabulary) for example in prompts]
         widest = max((len(row.tokens) for row in rows), default=1)
         x = np.full((len(rows), widest + L), vocabulary.mask, np.int64)
-        kind, room = np.full_like(x, OPEN), np.full_like(x, ANY_ROOM)
+        hint, room = np.full_like(x, NOT_PROMPT), np.full_like(x, ANY_ROOM)
         x[:, :widest] = vocabulary.pad
         for row, part in enumerate(rows):
             vocabulary.check(part.tokens)
             here = slice(widest - len(part.tokens), widest)
-            x[row, here], kind[row, here], room[row, here] = part.tokens, 1 + _of(part.hint), _of(part.room)
+            x[row, here], hint[row, here], room[row, here] = part.tokens, _of(part.hint), _of(part.room)
         return State(
             x=torch.from_numpy(x),
-            z=torch.from_numpy(in_line(kind != OPEN, keys)),
-            kind=torch.from_numpy(kind),
+            z=torch.from_numpy(in_line(hint != NOT_PROMPT, keys)),
+            hint=torch.from_numpy(hint),
             room=torch.from_numpy(room),
             t=torch.ones(len(rows)),
         )
@@ -90,8 +90,8 @@ class Autoregressive:
     def _write(self, model: Denoiser, start: State, L: int, keys: UInt64[np.ndarray, "B"]) -> Iterator[State]:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
-        memory = Memory((start.kind != OPEN) | (torch.arange(x.shape[1], device=x.device) >= first))
-        is_open, count = told_open(start.kind), (start.kind != OPEN).sum(-1) - 1
+        memory = Memory(start.is_prompt | (torch.arange(x.shape[1], device=x.device) >= first))
+        is_open, count = told_open(start.hint), start.is_prompt.sum(-1) - 1
         used, done, part = torch.zeros_like(count), torch.zeros_like(count, dtype=torch.bool), slice(0, first)
         for place in range(L):
             h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), memory, part)
@@ -114,8 +114,8 @@ class Autoregressive:
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The sentences: what stands right of the prompt's [sep], up to the first [pad] or place not yet written."""
         found = []
-        for x, kind in zip(state.x.cpu().numpy(), state.kind.cpu().numpy(), strict=True):
-            sentence = x[np.flatnonzero(kind != OPEN)[-1] + 1 :]
+        for x, is_prompt in zip(state.x.cpu().numpy(), state.is_prompt.cpu().numpy(), strict=True):
+            sentence = x[np.flatnonzero(is_prompt)[-1] + 1 :]
             found.append(sentence[np.cumsum((sentence == vocabulary.pad) | (sentence == vocabulary.mask)) == 0])
         return found
 

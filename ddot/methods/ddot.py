@@ -14,7 +14,7 @@ from jaxtyping import Float32, Int, UInt64
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, keep_prompt_order
-from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.methods.layout import Table, only_prompt
@@ -62,7 +62,7 @@ class DDOT:
         return State(
             x=torch.from_numpy(np.where(table.is_prompt, table.x_0, vocabulary.mask)),
             z=torch.from_numpy(z_T),
-            kind=torch.from_numpy(np.where(table.is_prompt, 1 + table.hint, OPEN)),
+            hint=torch.from_numpy(table.hint),
             room=torch.from_numpy(table.room),
             t=torch.ones(len(prompts)),
         )

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.projections import clamp_prompt, stay, without, without_echo
-from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.methods.layout import Table, laid_out, still_positions
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
@@ -49,7 +49,7 @@ class FixedLength:
         return State(
             x=torch.from_numpy(np.where(missing, vocabulary.mask, table.x_0)),
             z=torch.from_numpy(still_positions(table.n_real, L)),
-            kind=torch.from_numpy(np.where(table.is_prompt, 1 + table.hint, OPEN)),
+            hint=torch.from_numpy(table.hint),
             room=torch.from_numpy(table.room),
             t=torch.ones(len(prompts)),
         )

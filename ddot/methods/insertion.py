@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float32, Int, UInt64
 from torch import Tensor
 
 from ddot.core.gaps import CLOSES_AFTER, CLOSES_BEFORE
-from ddot.core.records import ANY_ROOM, OPEN, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import ANY_ROOM, NOT_PROMPT, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.methods.ddot import DDOT
 from ddot.methods.layout import Table, fitting, in_line, only_prompt
@@ -79,7 +79,7 @@ class Insertion:
         for s in times[1:]:
             there = state.x != v.pad
             left = there.shape[1] - there.sum(-1, keepdim=True)
-            asked = there & may_grow(state.kind, there) & (left > 0)
+            asked = there & may_grow(state.hint, there) & (left > 0)
             h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
             chances = torch.softmax(_words_or_none(model.logits(h[asked]), v), -1)
             none = torch.full_like(state.z, torch.inf)
@@ -128,18 +128,17 @@ def questions(
     state = State(
         x=torch.where(there, slots.x_0.gather(1, kept), vocabulary.pad),
         z=slots.z_0,
-        kind=torch.where(there, slots.told.gather(1, kept), OPEN),
+        hint=torch.where(there, slots.hint.gather(1, kept), NOT_PROMPT),
         room=torch.where(there, slots.room.gather(1, kept), ANY_ROOM),
         t=torch.zeros_like(slots.t),  # what is read is never noisy, and nobody knows how much is missing
     )
-    return state, there & may_grow(state.kind, there), answer
+    return state, there & may_grow(state.hint, there), answer
 
 
-def may_grow(kind: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
+def may_grow(hint: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     """Whether text may go right after each token there is: unless it or the next one is told that the gap is closed."""
     closes_after, closes_before = (
-        there & (kind != OPEN) & ((kind - 1 == first) | (kind - 1 == second))
-        for first, second in (CLOSES_AFTER, CLOSES_BEFORE)
+        there & ((hint == first) | (hint == second)) for first, second in (CLOSES_AFTER, CLOSES_BEFORE)
     )
     next_closes = torch.nn.functional.pad(closes_before[:, 1:], (0, 1))
     return ~closes_after & ~next_closes
@@ -154,7 +153,7 @@ def put_in(state: State, wanted: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], 
     return dataclasses.replace(
         state,
         x=torch.where(old != pad, old, _scattered(word, wanted, place + 1, pad)),
-        kind=_scattered(state.kind, there, place, OPEN),
+        hint=_scattered(state.hint, there, place, NOT_PROMPT),
         room=_scattered(state.room, there, place, ANY_ROOM),
     )
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float32, Int, UInt64
 
 from ddot.core.gaps import missing_after
 from ddot.core.positions import clean_positions
-from ddot.core.records import ANY_ROOM, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, Vocabulary
+from ddot.core.records import ANY_ROOM, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, Vocabulary
 from ddot.core.rng import fold, uniform
 
 
@@ -24,15 +24,15 @@ class Table:
             )
         self.x_0 = np.full((B, L), vocabulary.pad, np.int64)
         self.is_prompt = np.zeros((B, L), bool)
-        self.hint = np.full((B, L), UNKNOWN, np.int64)
+        self.hint = np.full((B, L), NOT_PROMPT, np.int64)
         self.room = np.full((B, L), ANY_ROOM, np.int64)
         for row, example in enumerate(examples):
             n = self.n_real[row]
             vocabulary.check(example.tokens)
             self.x_0[row, :n] = example.tokens
             self.is_prompt[row, :n] = example.is_prompt
-            if example.hint is not None:
-                self.hint[row, :n] = np.where(example.is_prompt, example.hint, UNKNOWN)
+            hint = UNKNOWN if example.hint is None else example.hint
+            self.hint[row, :n] = np.where(example.is_prompt, hint, NOT_PROMPT)
             if example.room is not None:
                 self.room[row, :n] = np.where(example.is_prompt, example.room, ANY_ROOM)
 
@@ -103,9 +103,8 @@ def laid_out(example: Example) -> Example:
     total = lead + len(given) + int(rooms.sum()) if len(given) else len(example.tokens)
     tokens, is_prompt = np.zeros(total, np.int64), np.zeros(total, bool)
     tokens[places], is_prompt[places] = example.tokens[given], True
-    hint, told = np.zeros(total, np.int64), np.full(total, ANY_ROOM)
-    if example.hint is not None:
-        hint[places] = example.hint[given]
+    hint, told = np.full(total, NOT_PROMPT), np.full(total, ANY_ROOM)
+    hint[places] = UNKNOWN if example.hint is None else example.hint[given]
     if example.room is not None:
         told[places] = rooms
     return Example(tokens, is_prompt, hint, told)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.projections import clamp_prompt, stay
-from ddot.core.records import OPEN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import NOT_PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
 from ddot.methods.ddot import DDOT
 from ddot.methods.layout import Table, fitting, in_line
@@ -59,8 +59,8 @@ class LeftContext:
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The sentences: what stands right of [sep], up to the first [pad]."""
         found = []
-        for x, kind in zip(state.x.cpu().numpy(), state.kind.cpu().numpy(), strict=True):
-            sentence = x[kind == OPEN]
+        for x, hint in zip(state.x.cpu().numpy(), state.hint.cpu().numpy(), strict=True):
+            sentence = x[hint == NOT_PROMPT]
             sentence = sentence[np.cumsum(sentence == vocabulary.pad) == 0]
             found.append(sentence[sentence != vocabulary.mask])
         return found

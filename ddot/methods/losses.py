@@ -65,7 +65,7 @@ def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:
     return State(
         x=corrupt(slots.x_0, slots.u, noise.masked_share(slots.t), slots.kind == PROMPT, mask),
         z=interpolate(slots.z_0, slots.z_T, slots.t),
-        kind=slots.told,
+        hint=slots.hint,
         room=slots.room,
         t=slots.t,
     )

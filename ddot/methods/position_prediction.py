@@ -88,7 +88,7 @@ def fully_masked(slots: Slots, mask: int) -> State:
     return State(
         x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
         z=slots.z_T,
-        kind=slots.told,
+        hint=slots.hint,
         room=slots.room,
         t=torch.ones_like(slots.t),
     )

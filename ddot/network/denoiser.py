@@ -14,7 +14,7 @@ from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.core.chunks import in_portions
 from ddot.core.noise import LogLinear
-from ddot.core.records import KINDS, OPEN, Prediction, State, Vocabulary
+from ddot.core.records import HINTS, Prediction, State, Vocabulary
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
 from ddot.network.trunk import Reading, Trunk
@@ -66,7 +66,7 @@ class Denoiser(nn.Module):
         self.portion: int | None = None  # how many slots get their logits at a time (see `chunks`); None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width
-        self.kind = nn.Embedding(KINDS, d)
+        self.kind = nn.Embedding(HINTS, d)  # of State.hint; stored weights have this name
         self.velocity = nn.Linear(d, 1)
         self.time = _mlp(2 * _WAVES, d) if config.time else None
         self.around = _mlp(4 * _WAVES, d) if config.surroundings else None
@@ -105,11 +105,11 @@ class Denoiser(nn.Module):
         """
         scale = self.scale(state.z.shape[1])
         units = state.z * scale
-        h = self.trunk.embed(state.x[:, part]) + self.kind(state.kind[:, part])
+        h = self.trunk.embed(state.x[:, part]) + self.kind(state.hint[:, part])
         if self.time is not None:
             h = h + self.time(waves(state.t, 2 * torch.pi))[:, None]
         if self.around is not None:
-            h = h + self.around(surroundings(units, state.kind != OPEN, part))
+            h = h + self.around(surroundings(units, state.is_prompt, part))
         if self.room is not None:
             room = state.room[:, part]
             h = h + self.room(gap_lengths.room_class(room.clamp(min=0))) * (room >= 0)[..., None]

@@ -11,7 +11,7 @@ import torch
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.annealing import Tempered, greedy
 from ddot.core.gaps import gap_hints, open_gaps
-from ddot.core.records import OPEN, UNKNOWN, Example, State, Vocabulary
+from ddot.core.records import NOT_PROMPT, UNKNOWN, Example, State, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.autoregressive import Autoregressive, answers
 from ddot.methods.method import Method
@@ -87,11 +87,11 @@ def test_the_loss_is_the_sum_of_next_token_cross_entropies(trunk):
         given, read, said = by_hand(example)
         for end, token in enumerate(said, len(given) + 1):
             # Read anew up to here: nothing to the right of it exists.
-            kind = torch.zeros(1, end, dtype=torch.long)
-            kind[0, : len(given)] = torch.from_numpy(1 + example.hint[example.is_prompt])
-            kind[0, len(given)] = 1 + UNKNOWN
+            hint = torch.full((1, end), NOT_PROMPT)
+            hint[0, : len(given)] = torch.from_numpy(example.hint[example.is_prompt])
+            hint[0, len(given)] = UNKNOWN
             z = (2 * torch.arange(float(end))[None] - end + 1) / end
-            seen = State(torch.tensor(read[:end])[None], z, kind, torch.full((1, end), -1), torch.zeros(1))
+            seen = State(torch.tensor(read[:end])[None], z, hint, torch.full((1, end), -1), torch.zeros(1))
             h, _ = net.read(seen, left_to_right)
             logits = net.logits(h[0, -1:])[:, : V.size].index_fill(1, torch.tensor([V.mask]), -torch.inf)
             total += torch.nn.functional.cross_entropy(logits, torch.tensor([token])).item()
@@ -124,7 +124,7 @@ def test_nothing_is_seen_of_what_comes_later(trunk):
 @pytest.mark.parametrize("trunk", [LLAMA, DIT], ids=["llama", "dit"])
 def test_reading_with_a_memory_is_reading_it_all(trunk):
     net, slots = network(trunk), batch(list(examples(told=True)))
-    state = State(slots.x_0, slots.z_0, slots.told, slots.room, torch.zeros(len(slots.t)))
+    state = State(slots.x_0, slots.z_0, slots.hint, slots.room, torch.zeros(len(slots.t)))
     whole, _ = net.read(state, left_to_right)
     memory = Memory(torch.ones_like(slots.x_0, dtype=torch.bool))
     parts = [slice(0, 7), slice(7, 8), slice(8, 9), slice(9, 14), slice(14, 2 * L)]
@@ -138,9 +138,9 @@ def naive(net, example):
     read, used = [*given, V.sep], 0
     while len(read) - len(given) - 1 < L:
         n = len(read)
-        kind = torch.where(torch.arange(n)[None] <= len(given), 1 + UNKNOWN, OPEN)
+        hint = torch.where(torch.arange(n)[None] <= len(given), UNKNOWN, NOT_PROMPT)
         z = (2 * torch.arange(float(n))[None] - n + 1) / n
-        h, _ = net.read(State(torch.tensor(read)[None], z, kind, torch.full((1, n), -1), torch.zeros(1)), left_to_right)
+        h, _ = net.read(State(torch.tensor(read)[None], z, hint, torch.full((1, n), -1), torch.zeros(1)), left_to_right)
         logits = net.logits(h[:, -1])[0]
         left, room = len(given) - used, L - (n - len(given) - 1)
         fits = [*(range(V.base) if room > left else ()), V.sep if left else V.pad]

@@ -11,7 +11,19 @@ from ddot.core.absorbing import CleanToken
 from ddot.core.annealing import Tempered
 from ddot.core.positions import random_terminal
 from ddot.core.projections import keep_prompt_order
-from ddot.core.records import ANY_ROOM, BOTH, GLUED, OPEN, PAD, PROMPT, RESPONSE, UNKNOWN, Example, State, Vocabulary
+from ddot.core.records import (
+    ANY_ROOM,
+    BOTH,
+    GLUED,
+    NOT_PROMPT,
+    PAD,
+    PROMPT,
+    RESPONSE,
+    UNKNOWN,
+    Example,
+    State,
+    Vocabulary,
+)
 from ddot.core.rng import row_keys, spread_times
 from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.data.masks import Independent, Telling
@@ -41,7 +53,7 @@ def examples(count=12, seed=0):
 
 def located(example):
     """The same text with its gaps told (anything will do)."""
-    hint = np.where(example.is_prompt, BOTH, UNKNOWN)
+    hint = np.where(example.is_prompt, BOTH, NOT_PROMPT)
     return dataclasses.replace(example, hint=hint, room=np.where(example.is_prompt, 2, ANY_ROOM))
 
 
@@ -87,12 +99,12 @@ def test_prompts_are_never_changed_and_nothing_moves(method):
     seen = states(method, net, prompts)
     assert len(seen) == 5
     assert [state.t[0].item() for state in seen] == [1, 0.75, 0.5, 0.25, 0]
-    given = seen[0].kind != OPEN
+    given = seen[0].is_prompt
     assert (seen[0].x[~given] == V.mask).all()
     assert (seen[-1].x != V.mask).all()
     for state in seen:
         assert torch.equal(state.z, seen[0].z)
-        assert torch.equal(state.kind, seen[0].kind)
+        assert torch.equal(state.hint, seen[0].hint)
         assert torch.equal(state.x[given], seen[0].x[given])
 
 
@@ -171,7 +183,7 @@ def test_left_context_is_told_nothing_of_gaps():
     start = method.start([located(example) for example in texts], L, row_keys(0, 12), V)
     assert equal(start, method.start(texts, L, row_keys(0, 12), V))
     assert (start.room == ANY_ROOM).all()
-    assert set(start.kind.unique().tolist()) == {OPEN, 1 + UNKNOWN}
+    assert set(start.hint.unique().tolist()) == {NOT_PROMPT, UNKNOWN}
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 64, 1000])
@@ -190,7 +202,7 @@ def test_left_context_loss_is_the_token_loss_of_everything_after_the_separator()
     net, slots = network(), batch(LeftContext())
     losses = LeftContext().loss(net, slots, 1.0)
     masked = (slots.u < net.noise.masked_share(slots.t)[:, None]) & (slots.kind != PROMPT)
-    state = State(torch.where(masked, V.mask, slots.x_0), slots.z_0, slots.told, slots.room, slots.t)
+    state = State(torch.where(masked, V.mask, slots.x_0), slots.z_0, slots.hint, slots.room, slots.t)
     log_p = torch.log_softmax(net.logits(net.read(state)[0][masked])[:, : V.size].index_fill(1, _mask(), -1e9), -1)
     by_hand = -log_p.gather(1, slots.x_0[masked][:, None]).sum() / slots.x_0.numel()
     torch.testing.assert_close(losses.total, by_hand)
@@ -226,7 +238,7 @@ def _mask():
 def first_look(net, slots):
     """The velocity seen at t = 1 with nothing but the prompt, by hand."""
     x = torch.where(slots.kind == PROMPT, slots.x_0, V.mask)
-    return net.read(State(x, slots.z_T, slots.told, slots.room, torch.ones_like(slots.t)))[1]
+    return net.read(State(x, slots.z_T, slots.hint, slots.room, torch.ones_like(slots.t)))[1]
 
 
 @pytest.mark.parametrize("predict_clean", [True, False])
@@ -240,7 +252,7 @@ def test_position_prediction_loss_is_lpos_at_one_plus_tokens_at_the_predicted_po
 
     masked = (slots.u < net.noise.masked_share(slots.t)[:, None]) & (slots.kind != PROMPT)
     x, z = torch.where(masked, V.mask, slots.x_0), (slots.z_T + velocity).detach()
-    hidden = net.read(State(x, z, slots.told, slots.room, slots.t))[0][masked]
+    hidden = net.read(State(x, z, slots.hint, slots.room, slots.t))[0][masked]
     log_p = torch.log_softmax(net.logits(hidden)[:, : V.size].index_fill(1, _mask(), -1e9), -1)
     token = -log_p.gather(1, slots.x_0[masked][:, None]).sum() / slots.x_0.numel()
     torch.testing.assert_close(losses.token, token.detach())
@@ -276,9 +288,9 @@ def test_position_prediction_goes_where_the_first_look_says():
 
 def test_position_prediction_hears_what_is_told_of_gaps():
     net, method, prompts = network(), PositionPrediction(), list(examples())
-    glued = [dataclasses.replace(p, hint=np.where(p.is_prompt, GLUED, UNKNOWN)) for p in prompts]
+    glued = [dataclasses.replace(p, hint=np.where(p.is_prompt, GLUED, NOT_PROMPT)) for p in prompts]
     free, told = (states(method, net, some)[0] for some in (prompts, glued))
-    assert (told.kind[told.kind != OPEN] == 1 + GLUED).all()
+    assert (told.hint[told.is_prompt] == GLUED).all()
     assert not torch.allclose(told.z, free.z)
 
 

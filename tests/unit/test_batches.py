@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot.core.positions import random_terminal
-from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, PAD, PROMPT, RESPONSE, UNKNOWN
+from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
@@ -154,7 +154,7 @@ def test_rows_are_told_the_truth(parts):
             closed_before = torch.isin(hint, torch.tensor([GLUED, AFTER]))
             for i in range(n):
                 if kind[i] == RESPONSE:
-                    assert hint[i] == UNKNOWN
+                    assert hint[i] == NOT_PROMPT
                     assert room[i] == ANY_ROOM
                     continue
                 if closed_after[i]:

@@ -11,7 +11,7 @@ import torch
 
 from ddot.core.absorbing import CleanToken
 from ddot.core.gaps import gap_hints, open_gaps
-from ddot.core.records import OPEN, Example, Vocabulary
+from ddot.core.records import NOT_PROMPT, UNKNOWN, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.insertion import Insertion, put_in, questions
 from ddot.methods.method import Method
@@ -70,9 +70,9 @@ def test_every_gap_is_asked_for_a_missing_token_or_none(told):
         places = [tokens.tolist().index(token) for token in said]
         assert places == sorted(places)
         assert set(np.flatnonzero(example.is_prompt)) <= set(places)
-        hints = np.zeros(len(tokens), int) if example.hint is None else example.hint
-        wanted = [1 + hints[place] if example.is_prompt[place] else OPEN for place in places]
-        assert state.kind[0, 1 : len(said) + 1].tolist() == wanted
+        hints = np.full(len(tokens), UNKNOWN) if example.hint is None else example.hint
+        wanted = [hints[place] if example.is_prompt[place] else NOT_PROMPT for place in places]
+        assert state.hint[0, 1 : len(said) + 1].tolist() == wanted
         for slot, (left, right) in enumerate(zip([-1, *places], [*places, len(tokens)], strict=True)):
             between = tokens[left + 1 : right].tolist()
             # Told of a gap is what stands at the prompt tokens beside it; beside others anything may be missing.
@@ -132,11 +132,11 @@ def test_words_go_right_after_their_slots():
         for row in range(len(there)):
             expected = []
             for slot in range(int(there[row].sum())):
-                expected.append((int(start.x[row, slot]), int(start.kind[row, slot])))
+                expected.append((int(start.x[row, slot]), int(start.hint[row, slot])))
                 if wanted[row, slot]:
-                    expected.append((int(word[row, slot]), OPEN))
+                    expected.append((int(word[row, slot]), NOT_PROMPT))
             count = len(expected)
-            found = list(zip(grown.x[row, :count].tolist(), grown.kind[row, :count].tolist(), strict=True))
+            found = list(zip(grown.x[row, :count].tolist(), grown.hint[row, :count].tolist(), strict=True))
             assert found == expected
             assert (grown.x[row, count:] == V.pad).all()
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddot.core.absorbing import ScoreEntropy
-from ddot.core.records import OPEN, State, Vocabulary
+from ddot.core.records import NOT_PROMPT, UNKNOWN, State, Vocabulary
 from ddot.data.tokenizer import learn_bpe
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
@@ -34,8 +34,8 @@ def random_network(config: DenoiserConfig) -> Denoiser:
 def some_state(L: int = 12) -> State:
     x = torch.randint(0, V.base, (1, L))
     x[0, 3:8] = V.mask
-    kind = torch.where(x == V.mask, OPEN, 1)
-    return State(x, torch.linspace(-1, 1, L)[None], kind, torch.full_like(x, -1), torch.tensor([0.5]))
+    hint = torch.where(x == V.mask, NOT_PROMPT, UNKNOWN)
+    return State(x, torch.linspace(-1, 1, L)[None], hint, torch.full_like(x, -1), torch.tensor([0.5]))
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.floats(1e-6, 1e4), st.integers(0, 99))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.core.records import AFTER, BEFORE, GLUED
+from ddot.core.records import AFTER, BEFORE, GLUED, UNKNOWN
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import CODE_ROOM, CodeItem, read_items
@@ -92,7 +92,7 @@ def test_located_and_free_by_hand():
     hint = located.prompt.example.hint.tolist()
     assert hint[gap - 1 : gap + 1] == [AFTER, BEFORE]
     assert set(hint[: gap - 1] + hint[gap + 1 :]) == {GLUED}
-    assert not free.prompt.example.hint.any()
+    assert (free.prompt.example.hint == UNKNOWN).all()
     # Free: text may go before any word and any line, and at the end; never inside a word.
     tokens = free.prompt.example.tokens
     for place in range(1, len(tokens)):

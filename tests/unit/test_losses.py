@@ -10,7 +10,7 @@ from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.coupling import couple_independently
 from ddot.core.gaps import gaps_after, missing_after
 from ddot.core.positions import random_terminal
-from ddot.core.records import AFTER, ANY_ROOM, OPEN, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Vocabulary
+from ddot.core.records import AFTER, ANY_ROOM, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.ddot import DDOT
 from ddot.methods.losses import TokenUnitWeight, corrupted, denoising_losses, equal_weight, position_loss, total_loss
@@ -49,9 +49,9 @@ def test_prepared_slots_hold_the_text_and_nothing_else():
         assert (slots.x_0[row, n:] == V.pad).all()
         assert (slots.kind[row, :n] == torch.from_numpy(np.where(example.is_prompt, PROMPT, RESPONSE))).all()
         assert (slots.kind[row, n:] == PAD).all()
-        told = slots.told[row]
-        assert (told[:n][torch.from_numpy(example.is_prompt)] == 1 + AFTER).all()
-        assert (told[n:] == OPEN).all()
+        told = slots.hint[row]
+        assert (told[:n][torch.from_numpy(example.is_prompt)] == AFTER).all()
+        assert (told[n:] == NOT_PROMPT).all()
     assert (slots.room == ANY_ROOM).all()
 
 
@@ -141,7 +141,7 @@ def test_start_reads_only_the_prompt():
     for field in dataclasses.fields(start):
         assert torch.equal(getattr(start, field.name), getattr(again, field.name))
     for row, prompt in enumerate(prompts):
-        given = start.kind[row] != OPEN
+        given = start.is_prompt[row]
         assert start.x[row, given].tolist() == prompt.tokens[prompt.is_prompt].tolist()
         assert (start.x[row, ~given] == V.mask).all()
 

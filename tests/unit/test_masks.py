@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, UNKNOWN
+from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling, by_word
 
 
@@ -67,11 +67,11 @@ def test_by_word_keeps_words_whole():
 def test_hints_and_rooms_by_hand():
     is_prompt = np.array([False, True, True, True, False, False, True])
     assert gap_hints(is_prompt, open_gaps(is_prompt)).tolist() == [
-        UNKNOWN, BEFORE, GLUED, AFTER, UNKNOWN, UNKNOWN, BEFORE,
+        NOT_PROMPT, BEFORE, GLUED, AFTER, NOT_PROMPT, NOT_PROMPT, BEFORE,
     ]  # fmt: skip
     assert missing_after(is_prompt).tolist() == [ANY_ROOM, 0, 0, 2, ANY_ROOM, ANY_ROOM, 0]
     alone = np.array([False, True, False])
-    assert gap_hints(alone, open_gaps(alone)).tolist() == [UNKNOWN, BOTH, UNKNOWN]
+    assert gap_hints(alone, open_gaps(alone)).tolist() == [NOT_PROMPT, BOTH, NOT_PROMPT]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.integers(0, 1000))
@@ -85,7 +85,7 @@ def test_told_hints_never_lie(flags, seed):
     told = room != ANY_ROOM
     assert (room[told] == missing_after(is_prompt)[told]).all()
     assert not told[~is_prompt].any()
-    assert (hint[~is_prompt] == UNKNOWN).all()
+    assert (hint[~is_prompt] == NOT_PROMPT).all()
     unknown, untold = Telling(located=0.0)(is_prompt, np.random.default_rng(seed))
-    assert (unknown == UNKNOWN).all()
+    assert (unknown == np.where(is_prompt, UNKNOWN, NOT_PROMPT)).all()
     assert (untold == ANY_ROOM).all()

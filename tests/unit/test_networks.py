@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, ScoreEntropy
-from ddot.core.records import KINDS, State, Vocabulary
+from ddot.core.records import HINTS, State, Vocabulary
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
@@ -37,12 +37,12 @@ def awake(config):
 
 
 def random_state(B=3, L=10):
-    kind = torch.randint(0, KINDS, (B, L))
+    hint = torch.randint(0, HINTS, (B, L))
     return State(
-        x=torch.where(kind == 0, V.mask, torch.randint(0, V.base, (B, L))),
+        x=torch.where(hint == 0, V.mask, torch.randint(0, V.base, (B, L))),
         z=torch.rand(B, L) * 2 - 1,
-        kind=kind,
-        room=torch.where(kind == 0, -1, torch.randint(-1, 6, (B, L))),
+        hint=hint,
+        room=torch.where(hint == 0, -1, torch.randint(-1, 6, (B, L))),
         t=torch.rand(B),
     )
 
@@ -127,7 +127,7 @@ def test_symmetries(config):
     model, state = awake(config), random_state()
     prediction = model(state)
     order = torch.randperm(10)
-    mixed = State(**{f: getattr(state, f)[:, order] for f in ("x", "z", "kind", "room")}, t=state.t)
+    mixed = State(**{f: getattr(state, f)[:, order] for f in ("x", "z", "hint", "room")}, t=state.t)
     permuted = model(mixed)
     torch.testing.assert_close(permuted.velocity, prediction.velocity[:, order], rtol=1e-4, atol=1e-5)
     full = torch.zeros(3, 10, V.rows).masked_scatter(prediction.at[..., None], prediction.log_score)
@@ -137,7 +137,7 @@ def test_symmetries(config):
     torch.testing.assert_close(shifted.velocity, prediction.velocity, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(shifted.log_score, prediction.log_score, rtol=1e-4, atol=1e-4)
 
-    one = model(State(**{f: getattr(state, f)[1:2] for f in ("x", "z", "kind", "room", "t")}))
+    one = model(State(**{f: getattr(state, f)[1:2] for f in ("x", "z", "hint", "room", "t")}))
     torch.testing.assert_close(one.velocity, prediction.velocity[1:2], rtol=1e-4, atol=1e-5)
 
 
@@ -145,7 +145,7 @@ def test_symmetries(config):
 def test_everything_told_matters_and_only_that(config):
     model, state = awake(config), random_state()
     base = model(state).velocity
-    for name, value in (("kind", (state.kind + 1) % KINDS), ("z", state.z * 0.5), ("t", state.t * 0.5)):
+    for name, value in (("hint", (state.hint + 1) % HINTS), ("z", state.z * 0.5), ("t", state.t * 0.5)):
         assert not torch.allclose(model(dataclasses.replace(state, **{name: value})).velocity, base)
     if config.rooms:
         assert not torch.allclose(model(dataclasses.replace(state, room=state.room + 1)).velocity, base)

@@ -14,7 +14,7 @@ from ddot.core.coupling import couple
 from ddot.core.noise import LogLinear
 from ddot.core.positions import grid_terminal, random_terminal
 from ddot.core.projections import clamp_prompt, keep_prompt_order, keep_word_order, sort_within, without_echo
-from ddot.core.records import OPEN, Prediction, State, Vocabulary
+from ddot.core.records import NOT_PROMPT, UNKNOWN, Prediction, State, Vocabulary
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, read_out, reverse, time_grid
 
@@ -34,7 +34,7 @@ def all_masked(B, L):
     return State(
         x=torch.full((B, L), V.mask),
         z=torch.linspace(-1, 1, L).expand(B, L).clone(),
-        kind=torch.full((B, L), OPEN),
+        hint=torch.full((B, L), NOT_PROMPT),
         room=torch.full((B, L), -1),
         t=torch.ones(B),
     )
@@ -137,8 +137,8 @@ def test_straight_velocity_ends_at_the_clean_positions(terminal, steps):
     is_prompt &= np.arange(12) < n_real[:, None]
     keys = row_keys(0, 5)
     z_0, z_T = (torch.from_numpy(z) for z in couple(is_prompt, n_real, keys, terminal(is_prompt, keys)))
-    kind = torch.from_numpy(np.where(is_prompt, 1, OPEN))
-    start = dataclasses.replace(all_masked(5, 12), z=z_T, kind=kind)
+    hint = torch.from_numpy(np.where(is_prompt, UNKNOWN, NOT_PROMPT))
+    start = dataclasses.replace(all_masked(5, 12), z=z_T, hint=hint)
 
     def model(state):
         at = state.x == V.mask
@@ -180,8 +180,8 @@ def test_sort_within_sorts_members_and_leaves_the_rest(rows):
 
 def test_projections_keep_what_must_hold():
     B, L = 20, 9
-    kind = torch.randint(0, 2, (B, L))
-    start = dataclasses.replace(all_masked(B, L), kind=kind, x=torch.where(kind == 1, 2, V.mask))
+    hint = torch.randint(NOT_PROMPT, UNKNOWN + 1, (B, L))
+    start = dataclasses.replace(all_masked(B, L), hint=hint, x=torch.where(hint == UNKNOWN, 2, V.mask))
 
     def wild(state):
         at = torch.ones_like(state.x, dtype=torch.bool)  # scores even at prompt slots
@@ -189,11 +189,11 @@ def test_projections_keep_what_must_hold():
 
     kept = (clamp_prompt(start), keep_prompt_order, keep_word_order(V))
     for state in itertools.islice(reverse(wild, start, time_grid(5), V, row_keys(0, B), projections=kept), 1, None):
-        assert (state.x[kind == 1] == 2).all()
+        assert (state.x[hint == UNKNOWN] == 2).all()
         for row in range(B):
-            assert (torch.diff(state.z[row, kind[row] == 1]) >= 0).all()
+            assert (torch.diff(state.z[row, hint[row] == UNKNOWN]) >= 0).all()
     for row in range(B):  # words that are revealed on the way reach their order at the end
-        words = (kind[row] == 0) & (state.x[row] < V.mask)
+        words = (hint[row] == NOT_PROMPT) & (state.x[row] < V.mask)
         assert (torch.diff(state.z[row, words]) >= 0).all()
 
 

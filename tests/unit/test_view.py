@@ -10,7 +10,7 @@ import torch
 import ddot
 from ddot.core.annealing import Tempered, greedy
 from ddot.core.projections import without, without_echo
-from ddot.core.records import BOTH, GLUED, OPEN, UNKNOWN, Prediction, State
+from ddot.core.records import BOTH, GLUED, NOT_PROMPT, UNKNOWN, Prediction, State
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
 from ddot.data.tokenizer import Tokenizer, learn_bpe
@@ -230,12 +230,12 @@ class AnyScores:
 def sample(alphabet, tokenizer, spans, L, reveal, model, steps):
     v = tokenizer.vocabulary
     x = torch.full((len(spans), L), 5)
-    kind = torch.full((len(spans), L), 1 + GLUED)
+    hint = torch.full((len(spans), L), GLUED)
     for row, some in enumerate(spans):
         for span in some:
-            x[row, span.start : span.stop], kind[row, span.start : span.stop] = v.mask, OPEN
+            x[row, span.start : span.stop], hint[row, span.start : span.stop] = v.mask, NOT_PROMPT
     z = torch.linspace(-1, 1, L).expand(len(spans), L)
-    start = State(x, z, kind, torch.full_like(x, -1), torch.ones(len(spans)))
+    start = State(x, z, hint, torch.full_like(x, -1), torch.ones(len(spans)))
     restrictions = (without(v.pad, v.sep), without_echo(v), Pieces(alphabet, spans, L), without(*alphabet.loose_marks))
     within = WithinWords(reveal, alphabet, spans)
     keys = row_keys(steps, len(spans))
