@@ -9,9 +9,9 @@ LOWEST = (*range(16), *range(16, 32, 2), *range(32, 64, 4), *range(64, 129, 8))
 CLASSES = len(LOWEST)
 
 
-def room_class(room: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+def length_class(gap_length: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     """The class of each length ≥ 0."""
-    return torch.bucketize(room, torch.tensor(LOWEST[1:], device=room.device), right=True)
+    return torch.bucketize(gap_length, torch.tensor(LOWEST[1:], device=gap_length.device), right=True)
 
 
 def class_lengths(device: torch.device | str = "cpu") -> Float[Tensor, "classes"]:

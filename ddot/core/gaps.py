@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, Slots
+from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH, Slots
 
 # Hints by which a prompt token closes the gap after it, and the one before it.
 CLOSES_AFTER = (GLUED, BEFORE)
@@ -55,11 +55,11 @@ def gap_hints(is_prompt: Bool[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"
 
 
 def missing_after(is_prompt: Bool[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """How many tokens are missing between each prompt token and the next; ANY_ROOM at the missing ones."""
+    """How many tokens are missing between each prompt token and the next; UNKNOWN_LENGTH at the missing ones."""
     given = np.flatnonzero(is_prompt)
-    room = np.full(len(is_prompt), ANY_ROOM)
-    room[given] = np.diff(given, append=len(is_prompt)) - 1
-    return room
+    gap_length = np.full(len(is_prompt), UNKNOWN_LENGTH)
+    gap_length[given] = np.diff(given, append=len(is_prompt)) - 1
+    return gap_length
 
 
 def gaps_after(slots: Slots) -> Int[Tensor, "B L"]:

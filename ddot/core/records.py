@@ -16,8 +16,8 @@ PROMPT, RESPONSE, PAD = 0, 1, 2
 NOT_PROMPT, UNKNOWN, GLUED, BEFORE, AFTER, BOTH = 0, 1, 2, 3, 4, 5
 HINTS = 6
 
-# State.room of a slot for which no gap length is given.
-ANY_ROOM = -1
+# The gap_length of a slot for which none is given.
+UNKNOWN_LENGTH = -1
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Example:
     tokens: Int[np.ndarray, "n"]
     is_prompt: Bool[np.ndarray, "n"]
     hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN at every prompt token when None
-    room: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token; ANY_ROOM when not told
+    gap_length: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token, or UNKNOWN_LENGTH
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Slots:
     z_T: Float[Tensor, "B L"]
     kind: Int[Tensor, "B L"]  # PROMPT, RESPONSE, PAD
     hint: Int[Tensor, "B L"]  # of prompt slots; NOT_PROMPT elsewhere
-    room: Int[Tensor, "B L"]  # given gap length after a prompt slot; ANY_ROOM elsewhere
+    gap_length: Int[Tensor, "B L"]  # given length of the gap after a prompt slot; UNKNOWN_LENGTH elsewhere
     t: Float[Tensor, "B"]
     u: Float[Tensor, "B L"]  # a slot is masked when u < masked share at t
 
@@ -51,7 +51,7 @@ class State:
     x: Int[Tensor, "B L"]
     z: Float[Tensor, "B L"]
     hint: Int[Tensor, "B L"]  # of prompt slots; NOT_PROMPT elsewhere
-    room: Int[Tensor, "B L"]
+    gap_length: Int[Tensor, "B L"]  # the same
     t: Float[Tensor, "B"]
 
     @property
@@ -142,7 +142,7 @@ class Prompt:
         """Nothing is told of where text is missing."""
         return self.example.hint is None or bool((self.example.hint == UNKNOWN).all())
 
-    def with_rooms(self, room: Int[np.ndarray, "n"]) -> "Prompt":
+    def with_gap_lengths(self, gap_length: Int[np.ndarray, "n"]) -> "Prompt":
         """The same prompt, told how many tokens are missing after each given one."""
         e = self.example
-        return Prompt(Example(e.tokens, e.is_prompt, e.hint, room), self.is_open)
+        return Prompt(Example(e.tokens, e.is_prompt, e.hint, gap_length), self.is_open)

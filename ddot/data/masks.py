@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import ANY_ROOM, NOT_PROMPT, UNKNOWN
+from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.rng import Weighted
 
 
@@ -121,27 +121,27 @@ class Telling:
     """How much the network is told of the gaps, drawn anew for each text.
 
     `located`: share of texts whose gaps are told (the others are the paper's free task). `decoys`: chance that a
-    closed gap is called open, so that an open gap may be empty. `rooms`: share of located texts whose gap lengths are
-    told as well, all of them; another `some_rooms` has each length told with chance one half.
+    closed gap is called open, so that an open gap may be empty. `gap_lengths`: share of located texts whose gap lengths
+    are told as well, all of them; another `some_gap_lengths` has each length told with chance one half.
     """
 
     located: float = 0.5
     decoys: float = 0.02
-    rooms: float = 0.0
-    some_rooms: float = 0.0
+    gap_lengths: float = 0.0
+    some_gap_lengths: float = 0.0
 
     def __call__(
         self, is_prompt: Bool[np.ndarray, "n"], rng: np.random.Generator
     ) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
-        """(hint, room) for each token."""
-        unknown = np.where(is_prompt, UNKNOWN, NOT_PROMPT), np.full(len(is_prompt), ANY_ROOM)
+        """(hint, gap_length) for each token."""
+        unknown = np.where(is_prompt, UNKNOWN, NOT_PROMPT), np.full(len(is_prompt), UNKNOWN_LENGTH)
         located, told = rng.random(2)
         if located >= self.located:
             return unknown
         is_open = open_gaps(is_prompt)
         is_open |= rng.random(len(is_open)) < self.decoys
-        room = unknown[1]
-        if told < self.rooms + self.some_rooms:
-            share = 1.0 if told < self.rooms else 0.5
-            room = np.where(rng.random(len(room)) < share, missing_after(is_prompt), ANY_ROOM)
-        return gap_hints(is_prompt, is_open), room
+        gap_length = unknown[1]
+        if told < self.gap_lengths + self.some_gap_lengths:
+            share = 1.0 if told < self.gap_lengths else 0.5
+            gap_length = np.where(rng.random(len(gap_length)) < share, missing_after(is_prompt), UNKNOWN_LENGTH)
+        return gap_hints(is_prompt, is_open), gap_length

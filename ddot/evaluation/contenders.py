@@ -22,19 +22,19 @@ from ddot.methods.position_prediction import PositionPrediction
 
 
 def _told_true_lengths(prompt: Prompted) -> Prompt:
-    return prompt.prompt.with_rooms(prompt.rooms)
+    return prompt.prompt.with_gap_lengths(prompt.gap_lengths)
 
 
 def _told_a_guess(prompt: Prompted) -> Prompt:
     """Every text is made as long as usual; what is missing is shared out evenly among the open gaps."""
     is_open = prompt.prompt.is_open[1:]
-    room = np.zeros(len(prompt.prompt), np.int64)
+    gap_length = np.zeros(len(prompt.prompt), np.int64)
     places = np.flatnonzero(is_open)
     missing = max(len(places), prompt.guess - len(prompt.prompt))
     if len(places):
-        room[places] = missing // len(places)
-        room[places[: missing % len(places)]] += 1
-    return prompt.prompt.with_rooms(room)
+        gap_length[places] = missing // len(places)
+        gap_length[places[: missing % len(places)]] += 1
+    return prompt.prompt.with_gap_lengths(gap_length)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ Text = str | list[str]  # a program as it is written; a sentence as words
 
 # Programs: of their L tokens those that are kept free for what is missing (the middle of nine in ten is shorter than
 # 124, of four in five than 96), and the mean length of a middle, all measured on the dev items.
-CODE_ROOM, CODE_MIDDLE = 96, 60
+CODE_GAP, CODE_MIDDLE = 96, 60
 _SENTENCE = 32  # tokens of a sentence, for a guess
 
 
@@ -36,7 +36,7 @@ class Prompted(Protocol):
     def prompt(self) -> Prompt: ...
 
     @property
-    def rooms(self) -> Int[np.ndarray, "n"]:
+    def gap_lengths(self) -> Int[np.ndarray, "n"]:
         """The true number of tokens missing after each given one, for the oracle."""
         ...
 
@@ -110,12 +110,12 @@ class Item:
         kept = list(self.keep)
         tokens = np.concatenate([[tokenizer.edge], *(pieces[i] for i in kept), [tokenizer.edge]]).astype(np.int64)
         ends = np.cumsum([0] + [len(pieces[i]) for i in kept])  # of the leading edge, then of each given word
-        is_open, rooms = np.zeros(len(tokens) + 1, bool), np.zeros(len(tokens), np.int64)
+        is_open, gap_lengths = np.zeros(len(tokens) + 1, bool), np.zeros(len(tokens), np.int64)
         borders = [-1, *kept, len(self.words)]
         for end, (left, right) in zip(ends, pairwise(borders), strict=True):
-            rooms[end] = sum(len(pieces[i]) for i in range(left + 1, right))
-            is_open[end + 1] = rooms[end] > 0 if located else True
-        return WordPrompt(_prompt(tokens, is_open, located), ends[1:], self.given, rooms)
+            gap_lengths[end] = sum(len(pieces[i]) for i in range(left + 1, right))
+            is_open[end + 1] = gap_lengths[end] > 0 if located else True
+        return WordPrompt(_prompt(tokens, is_open, located), ends[1:], self.given, gap_lengths)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class WordPrompt:
     prompt: Prompt
     word_end: Int[np.ndarray, "given"]
     given: list[str]
-    rooms: Int[np.ndarray, "n"]
+    gap_lengths: Int[np.ndarray, "n"]
     guess: int = _SENTENCE
 
     def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
@@ -180,7 +180,7 @@ class CodeItem:
         A program is encoded as corpora are, with a space before it.
         """
         first, last = tokenizer.encode(" " + self.prefix), tokenizer.encode(self.suffix)
-        shown = CODE_SLOTS - CODE_ROOM - 2  # without the edges
+        shown = CODE_SLOTS - CODE_GAP - 2  # without the edges
         after = min(len(last), max(shown // 2, shown - len(first)))
         before = min(len(first), shown - after)
         cut = len(first) - before
@@ -189,13 +189,13 @@ class CodeItem:
         start, stop = ends[cut - 1] if cut else 0, ends[-1] if after < len(last) else len(self.prefix + self.suffix)
         edges = [tokenizer.vocabulary.sep if part else tokenizer.edge for part in (cut, len(last) - after)]
         tokens = np.array([edges[0], *first[cut:], *last[:after], edges[1]], np.int64)
-        rooms, is_open = np.zeros(len(tokens), np.int64), np.zeros(len(tokens) + 1, bool)
-        rooms[before] = len(tokenizer.encode(self.middle))
+        gap_lengths, is_open = np.zeros(len(tokens), np.int64), np.zeros(len(tokens) + 1, bool)
+        gap_lengths[before] = len(tokenizer.encode(self.middle))
         is_open[before + 1] = True
         if not located:
             is_open[1:-1] |= _word_begins(tokens[1:], tokenizer)
         prompt = _prompt(tokens, is_open, located)
-        return CodePrompt(prompt, rooms, self.prefix + self.suffix, start, stop, tuple(ends[cut:]))
+        return CodePrompt(prompt, gap_lengths, self.prefix + self.suffix, start, stop, tuple(ends[cut:]))
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class CodePrompt:
     """What is shown of what is given, `given[start:stop]`, between two edge tokens; `ends`: where each token ends."""
 
     prompt: Prompt
-    rooms: Int[np.ndarray, "n"]
+    gap_lengths: Int[np.ndarray, "n"]
     given: str
     start: int
     stop: int

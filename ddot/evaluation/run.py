@@ -74,10 +74,10 @@ def generate(
 
         Slots that stay still may be more, those beyond the text are given [pad]s: so that many texts have as many.
         """
-        room = told[i].example.room
-        if room is None:
+        gap_length = told[i].example.gap_length
+        if gap_length is None:
             return roomy(len(told[i]), slots[i])
-        whole, part = len(told[i]) + int(room.sum()), max(1, usual // 4) if way.settings.still else 1
+        whole, part = len(told[i]) + int(gap_length.sum()), max(1, usual // 4) if way.settings.still else 1
         return -(-whole // part) * part
 
     def batches() -> list[list[int]]:
@@ -110,9 +110,9 @@ def generate(
 
     def ask_lengths(pool: ThreadPoolExecutor) -> None:
         alike = batches()
-        for rows, rooms in zip(alike, pool.map(lengths, alike), strict=True):
-            for i, room in zip(rows, rooms, strict=True):
-                told[i] = told[i].with_rooms(room)
+        for rows, planned in zip(alike, pool.map(lengths, alike), strict=True):
+            for i, gap_length in zip(rows, planned, strict=True):
+                told[i] = told[i].with_gap_lengths(gap_length)
 
     with ThreadPoolExecutor(model.threads) as pool:
         if model.denoiser.device.type == "cuda":  # what a GPU sets up at first is no time of these texts

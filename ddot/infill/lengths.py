@@ -45,7 +45,7 @@ def length_chances(
     """For each prompt, the chances of each length class of the gap after each of its tokens, seen at t = 1."""
     method = DDOT(terminal=grid_terminal)
     start = method.start([prompt.example for prompt in prompts], L, keys, model.vocabulary)
-    chances = torch.softmax(model.room_logits(to_device(start, model.device)), -1).cpu()
+    chances = torch.softmax(model.gap_length_logits(to_device(start, model.device)), -1).cpu()
     return [row[: len(prompt)] for row, prompt in zip(chances, prompts, strict=True)]  # prompts fill the first slots
 
 
@@ -56,22 +56,22 @@ def plan(
     draws = torch.from_numpy(uniform(fold(keys, 0x9A9), L))
     planned = []
     for prompt, chances, u in zip(prompts, length_chances(model, prompts, keys, L), draws, strict=True):
-        planned.append(rounded(expected_rooms(prompt, chances, u[: len(prompt)], choose, L - len(prompt))))
+        planned.append(rounded(expected_gap_lengths(prompt, chances, u[: len(prompt)], choose, L - len(prompt))))
     return planned
 
 
-def expected_rooms(
+def expected_gap_lengths(
     prompt: Prompt,
     chances: Float[Tensor, "n classes"],
     u: Float[Tensor, "n"],
     choose: ChooseLength,
-    room: int | None = None,
+    at_most: int | None = None,
 ) -> Float[np.ndarray, "n"]:
-    """The length of the gap after each prompt token, 0 for closed ones, at most `room` in all; not yet whole."""
+    """The length of the gap after each prompt token, 0 for closed ones, `at_most` in all; not yet whole."""
     length = choose(chances, u).double().numpy() * prompt.is_open[1:]
     if prompt.free:
         length = gathered(length, (1 - chances[:, 0]).double().numpy())
-    return length if room is None else length * min(1.0, room / max(1e-9, length.sum()))
+    return length if at_most is None else length * min(1.0, at_most / max(1e-9, length.sum()))
 
 
 def gathered(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
@@ -93,7 +93,7 @@ def gathered(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]
 
 def rounded(length: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
     """Whole lengths with the same total: the largest remainders are rounded up."""
-    room = np.floor(length).astype(np.int64)
-    short = round(float(length.sum())) - int(room.sum())
-    room[np.argsort(room - length, kind="stable")[:short]] += 1
-    return room
+    whole = np.floor(length).astype(np.int64)
+    short = round(float(length.sum())) - int(whole.sum())
+    whole[np.argsort(whole - length, kind="stable")[:short]] += 1
+    return whole

@@ -23,7 +23,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.engine import ALONE, GPU, Lengths, Looks, Network, Sample, Shape, Task
 from ddot.infill.frames import Frame, frame_of
-from ddot.infill.lengths import drawn_length, expected_rooms, mean_length, rounded
+from ddot.infill.lengths import drawn_length, expected_gap_lengths, mean_length, rounded
 from ddot.infill.scheduler import R, Step, Way, in_order, numbered, on_threads, one_thread, stepwise, together
 from ddot.infill.scoring import Tokens, gap_chances
 from ddot.infill.settings import STEPS, Choice
@@ -151,7 +151,7 @@ class Filler:
         choose = drawn_length if draw else mean_length
         if not view.prompt.free:
             chances = _brief(chances)
-        whole = rounded(expected_rooms(view.prompt, chances, u, choose))
+        whole = rounded(expected_gap_lengths(view.prompt, chances, u, choose))
         shares = np.bincount(view.after, minlength=len(whole))
         found = []
         for after in view.after:  # blanks with nothing between them share what their gap gets
@@ -169,10 +169,10 @@ class Filler:
             # No more tokens than words: a slot that may not begin a word would be forced to be half of one.
             most = SLOTS if blank.most is None else blank.most
             wanted.append(min(max(length, round(TOKENS_A_WORD * blank.least)), most))
-        room = max(SLOTS - len(view.prompt), sum(least)) - sum(least)
+        left = max(SLOTS - len(view.prompt), sum(least)) - sum(least)
         beyond = np.array(wanted) - np.array(least)
-        if beyond.sum() > room:
-            beyond = rounded(beyond * (room / beyond.sum()))
+        if beyond.sum() > left:
+            beyond = rounded(beyond * (left / beyond.sum()))
         return [a + int(b) for a, b in zip(least, beyond, strict=True)]
 
     @property

@@ -51,7 +51,7 @@ def token_chances(model: Denoiser, texts: Sequence[Row], L: int, rows: int = 1) 
             t[row] = len(slots) / max(1, len(text.slots))
         if not any(map(len, hidden)):
             continue
-        prediction: Prediction = model(to_device(State(seen, start.z, start.hint, start.room, t), model.device))
+        prediction: Prediction = model(to_device(State(seen, start.z, start.hint, start.gap_length, t), model.device))
         right = x[seen == mask].to(model.device)
         found = _log(_chances_of(prediction, right, mask))
         for mine, slots in zip(log_chances, hidden, strict=True):
@@ -74,7 +74,7 @@ def gap_chances(view: View, chances: Float[Tensor, "n classes"], found: Sequence
     lengths = dict.fromkeys(view.after, 0)
     for after, tokens in zip(view.after, found, strict=True):
         lengths[after] += len(tokens)
-    which = gap_lengths.room_class(torch.tensor(list(lengths.values())))
+    which = gap_lengths.length_class(torch.tensor(list(lengths.values())))
     return _log(chances[torch.tensor(list(lengths)), which])
 
 

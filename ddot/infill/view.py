@@ -81,13 +81,13 @@ class Span:
 
 def lay_out(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> tuple[Prompt, list[Span]]:
     """The prompt told how many tokens each gap gets, and the slots of each blank when `lengths` tokens go into them."""
-    room = np.zeros(len(view.prompt), np.int64)
+    gap_length = np.zeros(len(view.prompt), np.int64)
     spans = []
     for blank, after, first, length in zip(blanks, view.after, view.first, lengths, strict=True):
-        start = after + 1 + int(room.sum())  # blanks come in text order: all rooms so far lie before this one
+        start = after + 1 + int(gap_length.sum())  # blanks come in text order: all gaps so far lie before this one
         spans.append(Span(start, start + length, first, blank))
-        room[after] += length
-    return view.prompt.with_rooms(room), spans
+        gap_length[after] += length
+    return view.prompt.with_gap_lengths(gap_length), spans
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,18 @@ from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
 from ddot.core.gaps import told_open
-from ddot.core.records import ANY_ROOM, NOT_PROMPT, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import (
+    NOT_PROMPT,
+    PAD,
+    PROMPT,
+    UNKNOWN,
+    UNKNOWN_LENGTH,
+    Example,
+    Slots,
+    State,
+    Vocabulary,
+    to_device,
+)
 from ddot.core.rng import fold, uniform
 from ddot.methods.layout import Table, fitting, in_line, only_prompt
 from ddot.methods.losses import Losses, token_losses
@@ -51,7 +62,7 @@ class Autoregressive:
             x=slots.x_0,
             z=slots.z_0,
             hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # inside the sentence nobody says what comes later
-            room=torch.where(sentence, ANY_ROOM, slots.room),
+            gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
             t=torch.zeros_like(slots.t),  # what is read is never noisy
         )
         h, velocity = model.read(state, left_to_right)
@@ -62,17 +73,17 @@ class Autoregressive:
         rows = [_left_part(example, L, vocabulary) for example in prompts]
         widest = max((len(row.tokens) for row in rows), default=1)
         x = np.full((len(rows), widest + L), vocabulary.mask, np.int64)
-        hint, room = np.full_like(x, NOT_PROMPT), np.full_like(x, ANY_ROOM)
+        hint, gap_length = np.full_like(x, NOT_PROMPT), np.full_like(x, UNKNOWN_LENGTH)
         x[:, :widest] = vocabulary.pad
         for row, part in enumerate(rows):
             vocabulary.check(part.tokens)
             here = slice(widest - len(part.tokens), widest)
-            x[row, here], hint[row, here], room[row, here] = part.tokens, _of(part.hint), _of(part.room)
+            x[row, here], hint[row, here], gap_length[row, here] = part.tokens, _of(part.hint), _of(part.gap_length)
         return State(
             x=torch.from_numpy(x),
             z=torch.from_numpy(in_line(hint != NOT_PROMPT, keys)),
             hint=torch.from_numpy(hint),
-            room=torch.from_numpy(room),
+            gap_length=torch.from_numpy(gap_length),
             t=torch.ones(len(rows)),
         )
 
@@ -161,7 +172,7 @@ def _left_part(example: Example, L: int, vocabulary: Vocabulary) -> Example:
         tokens=np.append(given.tokens, vocabulary.sep),
         is_prompt=np.ones(n + 1, bool),
         hint=np.append(hint, UNKNOWN),
-        room=np.append(_of(given.room), ANY_ROOM),
+        gap_length=np.append(_of(given.gap_length), UNKNOWN_LENGTH),
     )
 
 
@@ -172,7 +183,7 @@ def _template(example: Example, L: int, vocabulary: Vocabulary) -> Example:
         tokens=np.concatenate([left.tokens, fitting(example.tokens, L)])[: 2 * L],
         is_prompt=np.concatenate([left.is_prompt, example.is_prompt])[: 2 * L],
         hint=np.concatenate([_of(left.hint), np.full(n, UNKNOWN)])[: 2 * L],
-        room=np.concatenate([_of(left.room), np.full(n, ANY_ROOM)])[: 2 * L],
+        gap_length=np.concatenate([_of(left.gap_length), np.full(n, UNKNOWN_LENGTH)])[: 2 * L],
     )
 
 

@@ -31,7 +31,7 @@ class DDOT:
     terminal: Terminal = grid_terminal
     couple: Coupling = couple
     position_weight: PositionWeight = equal_weight
-    room_factor: float = 0.0
+    gap_length_factor: float = 0.0
     reveal: Reveal = field(default_factory=Leap)
     projections: tuple[Projection, ...] = (keep_prompt_order,)
     restrictions: tuple[Restriction, ...] = ()
@@ -52,7 +52,7 @@ class DDOT:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Algorithm 1, lines 4 to 8."""
-        return denoising_losses(model, slots, position_factor, self.position_weight, self.room_factor)
+        return denoising_losses(model, slots, position_factor, self.position_weight, self.gap_length_factor)
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """The state at t = 1: prompt tokens and [mask]s at the terminal positions. Only prompt tokens are read."""
@@ -63,7 +63,7 @@ class DDOT:
             x=torch.from_numpy(np.where(table.is_prompt, table.x_0, vocabulary.mask)),
             z=torch.from_numpy(z_T),
             hint=torch.from_numpy(table.hint),
-            room=torch.from_numpy(table.room),
+            gap_length=torch.from_numpy(table.gap_length),
             t=torch.ones(len(prompts)),
         )
 

@@ -21,7 +21,7 @@ from ddot.network.denoiser import Denoiser
 @dataclass(frozen=True)
 class FixedLength:
     position_weight: PositionWeight = equal_weight
-    room_factor: float = 0.0
+    gap_length_factor: float = 0.0
     reveal: Reveal = field(default_factory=Leap)
     projections: tuple[Projection, ...] = ()
     restrictions: tuple[Restriction, ...] = ()
@@ -40,7 +40,7 @@ class FixedLength:
         return table.slots(z, z.copy(), t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
-        return denoising_losses(model, slots, position_factor, self.position_weight, self.room_factor)
+        return denoising_losses(model, slots, position_factor, self.position_weight, self.gap_length_factor)
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """Prompt tokens where they belong, [mask]s between them, [pad]s after the end."""
@@ -50,7 +50,7 @@ class FixedLength:
             x=torch.from_numpy(np.where(missing, vocabulary.mask, table.x_0)),
             z=torch.from_numpy(still_positions(table.n_real, L)),
             hint=torch.from_numpy(table.hint),
-            room=torch.from_numpy(table.room),
+            gap_length=torch.from_numpy(table.gap_length),
             t=torch.ones(len(prompts)),
         )
 

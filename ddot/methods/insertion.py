@@ -18,7 +18,18 @@ from jaxtyping import Bool, Float32, Int, UInt64
 from torch import Tensor
 
 from ddot.core.gaps import CLOSES_AFTER, CLOSES_BEFORE
-from ddot.core.records import ANY_ROOM, NOT_PROMPT, PAD, PROMPT, UNKNOWN, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import (
+    NOT_PROMPT,
+    PAD,
+    PROMPT,
+    UNKNOWN,
+    UNKNOWN_LENGTH,
+    Example,
+    Slots,
+    State,
+    Vocabulary,
+    to_device,
+)
 from ddot.core.sampling import time_grid
 from ddot.methods.ddot import DDOT
 from ddot.methods.layout import Table, fitting, in_line, only_prompt
@@ -129,7 +140,7 @@ def questions(
         x=torch.where(there, slots.x_0.gather(1, kept), vocabulary.pad),
         z=slots.z_0,
         hint=torch.where(there, slots.hint.gather(1, kept), NOT_PROMPT),
-        room=torch.where(there, slots.room.gather(1, kept), ANY_ROOM),
+        gap_length=torch.where(there, slots.gap_length.gather(1, kept), UNKNOWN_LENGTH),
         t=torch.zeros_like(slots.t),  # what is read is never noisy, and nobody knows how much is missing
     )
     return state, there & may_grow(state.hint, there), answer
@@ -154,7 +165,7 @@ def put_in(state: State, wanted: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], 
         state,
         x=torch.where(old != pad, old, _scattered(word, wanted, place + 1, pad)),
         hint=_scattered(state.hint, there, place, NOT_PROMPT),
-        room=_scattered(state.room, there, place, ANY_ROOM),
+        gap_length=_scattered(state.gap_length, there, place, UNKNOWN_LENGTH),
     )
 
 
@@ -163,8 +174,8 @@ def _scattered(
 ) -> Int[Tensor, "B L"]:
     """Some of the values at new places, `rest` elsewhere."""
     B, W = values.shape
-    room = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # one more for those not wanted
-    return room.scatter(1, torch.where(which, place, W), values)[:, :W]
+    moved = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # one more for those not wanted
+    return moved.scatter(1, torch.where(which, place, W), values)[:, :W]
 
 
 def _words_or_none(logits: Tensor, vocabulary: Vocabulary) -> Tensor:
@@ -175,9 +186,9 @@ def _words_or_none(logits: Tensor, vocabulary: Vocabulary) -> Tensor:
 
 def _after_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`[sep] text`: the separator is given and nothing is told of it."""
-    hint, room = (
+    hint, gap_length = (
         None if told is None else np.insert(told, 0, neutral)
-        for told, neutral in ((example.hint, UNKNOWN), (example.room, ANY_ROOM))
+        for told, neutral in ((example.hint, UNKNOWN), (example.gap_length, UNKNOWN_LENGTH))
     )
     tokens = np.insert(fitting(example.tokens, L), 0, vocabulary.sep)
-    return Example(tokens, np.insert(example.is_prompt, 0, True), hint, room)
+    return Example(tokens, np.insert(example.is_prompt, 0, True), hint, gap_length)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float32, Int, UInt64
 
 from ddot.core.gaps import missing_after
 from ddot.core.positions import clean_positions
-from ddot.core.records import ANY_ROOM, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Slots, Vocabulary
+from ddot.core.records import NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, Vocabulary
 from ddot.core.rng import fold, uniform
 
 
@@ -25,7 +25,7 @@ class Table:
         self.x_0 = np.full((B, L), vocabulary.pad, np.int64)
         self.is_prompt = np.zeros((B, L), bool)
         self.hint = np.full((B, L), NOT_PROMPT, np.int64)
-        self.room = np.full((B, L), ANY_ROOM, np.int64)
+        self.gap_length = np.full((B, L), UNKNOWN_LENGTH, np.int64)
         for row, example in enumerate(examples):
             n = self.n_real[row]
             vocabulary.check(example.tokens)
@@ -33,8 +33,8 @@ class Table:
             self.is_prompt[row, :n] = example.is_prompt
             hint = UNKNOWN if example.hint is None else example.hint
             self.hint[row, :n] = np.where(example.is_prompt, hint, NOT_PROMPT)
-            if example.room is not None:
-                self.room[row, :n] = np.where(example.is_prompt, example.room, ANY_ROOM)
+            if example.gap_length is not None:
+                self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_length, UNKNOWN_LENGTH)
 
     @property
     def kind(self) -> np.ndarray:
@@ -49,7 +49,7 @@ class Table:
             z_T=torch.from_numpy(z_T),
             kind=torch.from_numpy(self.kind),
             hint=torch.from_numpy(self.hint),
-            room=torch.from_numpy(self.room),
+            gap_length=torch.from_numpy(self.gap_length),
             t=torch.from_numpy(t),
             u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.x_0.shape[1])),
         )
@@ -62,7 +62,7 @@ def only_prompt(example: Example) -> Example:
         tokens=example.tokens[keep],
         is_prompt=keep[keep],
         hint=None if example.hint is None else example.hint[keep],
-        room=np.full(int(keep.sum()), ANY_ROOM) if example.room is None else example.room[keep],
+        gap_length=np.full(int(keep.sum()), UNKNOWN_LENGTH) if example.gap_length is None else example.gap_length[keep],
     )
 
 
@@ -89,22 +89,22 @@ def still_positions(n_real: Int[np.ndarray, "B"], L: int) -> Float32[np.ndarray,
 
 
 def laid_out(example: Example) -> Example:
-    """The example with as many open places after each prompt token as its `room` says.
+    """The example with as many open places after each prompt token as its `gap_length` says.
 
-    Without rooms, the example's own missing tokens are counted: the oracle length.
+    Without lengths, the example's own missing tokens are counted: the oracle length.
     """
-    room = missing_after(example.is_prompt) if example.room is None else example.room
+    gap_length = missing_after(example.is_prompt) if example.gap_length is None else example.gap_length
     given = np.flatnonzero(example.is_prompt)
-    rooms = room[given]
-    if (rooms == ANY_ROOM).any():
-        raise ValueError("fixed length wants the length of every gap; tell `room` at every prompt token")
-    lead = int(given[0]) if len(given) and example.room is None else 0
-    places = lead + np.arange(len(given)) + np.concatenate([[0], np.cumsum(rooms)[:-1]]) if len(given) else given
-    total = lead + len(given) + int(rooms.sum()) if len(given) else len(example.tokens)
+    lengths = gap_length[given]
+    if (lengths == UNKNOWN_LENGTH).any():
+        raise ValueError("fixed length wants the length of every gap; give `gap_length` at every prompt token")
+    lead = int(given[0]) if len(given) and example.gap_length is None else 0
+    places = lead + np.arange(len(given)) + np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(given) else given
+    total = lead + len(given) + int(lengths.sum()) if len(given) else len(example.tokens)
     tokens, is_prompt = np.zeros(total, np.int64), np.zeros(total, bool)
     tokens[places], is_prompt[places] = example.tokens[given], True
-    hint, told = np.full(total, NOT_PROMPT), np.full(total, ANY_ROOM)
+    hint, told = np.full(total, NOT_PROMPT), np.full(total, UNKNOWN_LENGTH)
     hint[places] = UNKNOWN if example.hint is None else example.hint[given]
-    if example.room is not None:
-        told[places] = rooms
+    if example.gap_length is not None:
+        told[places] = lengths
     return Example(tokens, is_prompt, hint, told)

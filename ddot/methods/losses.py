@@ -29,7 +29,7 @@ class Losses:
     total: Float[Tensor, ""]
     token: Float[Tensor, ""]
     position: Float[Tensor, ""]
-    room: Float[Tensor, ""]
+    gap_length: Float[Tensor, ""]
     nats: Float[Tensor, ""]
 
 
@@ -66,7 +66,7 @@ def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:
         x=corrupt(slots.x_0, slots.u, noise.masked_share(slots.t), slots.kind == PROMPT, mask),
         z=interpolate(slots.z_0, slots.z_T, slots.t),
         hint=slots.hint,
-        room=slots.room,
+        gap_length=slots.gap_length,
         t=slots.t,
     )
 
@@ -93,14 +93,14 @@ def denoising_losses(
     slots: Slots,
     position_factor: float | Float[Tensor, ""],
     position_weight: PositionWeight = equal_weight,
-    room_factor: float = 0.0,
+    gap_length_factor: float = 0.0,
 ) -> Losses:
     """One noisy look at each row of the batch (Algorithm 1, lines 4 to 8). `position_factor` is λ."""
     noise = model.noise
     state = corrupted(slots, noise, model.vocabulary.mask)
     # Which slots are asked is settled before the trunk runs: on a GPU finding out waits for all that was started.
     at = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
-    asked = ((slots.kind == PROMPT) & (slots.room < 0)).flatten().nonzero()[:, 0]
+    asked = ((slots.kind == PROMPT) & (slots.gap_length < 0)).flatten().nonzero()[:, 0]
     h, velocity = model.read(state)
     h = h.flatten(0, 1)
 
@@ -108,19 +108,19 @@ def denoising_losses(
     per_slot = model.token_loss(h[at], slots.x_0.flatten()[at], noise.sigma(t), noise.dsigma(t))
     token = per_slot.sum() / slots.u.numel()
     position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
-    room = torch.zeros_like(token)
+    gap_length = torch.zeros_like(token)
     if model.room_head is not None:
         # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
-        true = gap_lengths.room_class(gaps_after(slots).flatten()[asked])
-        room = torch.nn.functional.cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
-        room = room / slots.u.numel()
-    elif room_factor > 0:
-        raise ValueError("this network has no length head; set rooms=True in its config or room_factor=0")
+        true = gap_lengths.length_class(gaps_after(slots).flatten()[asked])
+        gap_length = torch.nn.functional.cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
+        gap_length = gap_length / slots.u.numel()
+    elif gap_length_factor > 0:
+        raise ValueError("this network has no length head; set gap_lengths=True in its config or gap_length_factor=0")
     return Losses(
-        total=total_loss(token, position, position_factor) + room_factor * room,
+        total=total_loss(token, position, position_factor) + gap_length_factor * gap_length,
         token=token.detach(),
         position=position.detach(),
-        room=room.detach(),
+        gap_length=gap_length.detach(),
         nats=per_slot.detach().mean() if len(at) else torch.zeros_like(token),
     )
 

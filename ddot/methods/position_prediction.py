@@ -89,6 +89,6 @@ def fully_masked(slots: Slots, mask: int) -> State:
         x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
         z=slots.z_T,
         hint=slots.hint,
-        room=slots.room,
+        gap_length=slots.gap_length,
         t=torch.ones_like(slots.t),
     )

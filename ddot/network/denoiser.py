@@ -39,7 +39,7 @@ class DenoiserConfig:
     predict_clean: bool = False
     time: bool = False  # a time embedding; for trunks that are not conditioned on σ themselves
     surroundings: bool = False  # distances to the prompt tokens on either side
-    rooms: bool = False  # gap lengths: an embedding of told ones, a head for untold ones
+    gap_lengths: bool = False  # an embedding of told ones, a head for untold ones
     slots: int = 64  # L while lengths are unknown: the usual one of training
 
     @classmethod
@@ -52,7 +52,7 @@ class DenoiserConfig:
             predict_clean=True,
             time=True,
             surroundings=True,
-            rooms=True,
+            gap_lengths=True,
         )
 
 
@@ -70,8 +70,9 @@ class Denoiser(nn.Module):
         self.velocity = nn.Linear(d, 1)
         self.time = _mlp(2 * _WAVES, d) if config.time else None
         self.around = _mlp(4 * _WAVES, d) if config.surroundings else None
-        self.room = nn.Embedding(gap_lengths.CLASSES, d) if config.rooms else None
-        self.room_head = nn.Linear(d, gap_lengths.CLASSES) if config.rooms else None
+        # Embedding and head of gap lengths, by the names they have in stored weights.
+        self.room = nn.Embedding(gap_lengths.CLASSES, d) if config.gap_lengths else None
+        self.room_head = nn.Linear(d, gap_lengths.CLASSES) if config.gap_lengths else None
         for last in (self.kind, self.velocity, self.time, self.around, self.room, self.room_head):
             for parameter in (last[-1] if isinstance(last, nn.Sequential) else last or nn.Identity()).parameters():
                 nn.init.zeros_(parameter)
@@ -111,8 +112,8 @@ class Denoiser(nn.Module):
         if self.around is not None:
             h = h + self.around(surroundings(units, state.is_prompt, part))
         if self.room is not None:
-            room = state.room[:, part]
-            h = h + self.room(gap_lengths.room_class(room.clamp(min=0))) * (room >= 0)[..., None]
+            gap_length = state.gap_length[:, part]
+            h = h + self.room(gap_lengths.length_class(gap_length.clamp(min=0))) * (gap_length >= 0)[..., None]
         if torch.is_autocast_enabled(h.device.type):
             h = h.to(torch.get_autocast_dtype(h.device.type))
         h = self.trunk.hidden(h, units[:, part], self.noise.sigma(state.t), reading)
@@ -139,7 +140,7 @@ class Denoiser(nn.Module):
         used = torch.arange(logits.shape[-1], device=logits.device) < self.vocabulary.size
         return torch.where(used, logits, -torch.inf)
 
-    def room_logits(self, state: State) -> Float[Tensor, "B L classes"]:
+    def gap_length_logits(self, state: State) -> Float[Tensor, "B L classes"]:
         """Logits of the length of the gap after each slot (meant for prompt slots)."""
         if self.room_head is None:
             raise ValueError("this network has no length head: it cannot plan lengths. Let the diffusion decide them")

@@ -45,7 +45,7 @@ def about(name: str | Path | None) -> dict[str, Any]:
         "tokens": config.vocabulary.base,
         "megabytes": round(sum(file.stat().st_size for file in folder.glob("model*")) / 1e6, 1),
         "stored": meta.get("stored", "float"),
-        "plans_lengths": config.rooms,
+        "plans_lengths": config.gap_lengths,
         **{key: meta[key] for key in _TOLD if key in meta},
         "ddot": __version__,
     }

@@ -25,12 +25,16 @@ from ddot.network.llama import LlamaConfig
 
 # How config.json names the classes a network is built from.
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
+# Fields that config.json has under another name: models that were written before the field was renamed still load.
+_STORED = {"gap_lengths": "rooms"}
+_FIELDS = {stored: field for field, stored in _STORED.items()}
 
 
 def config_to_json(config: Any) -> Any:
     """A dataclass as JSON: its class under "is", then its fields."""
     if dataclasses.is_dataclass(config):
-        fields = {f.name: config_to_json(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        names = [f.name for f in dataclasses.fields(config)]
+        fields = {_STORED.get(name) or name: config_to_json(getattr(config, name)) for name in names}
         return {"is": type(config).__name__, **fields}
     return config
 
@@ -38,7 +42,7 @@ def config_to_json(config: Any) -> Any:
 def config_from_json(value: Any) -> Any:
     """The inverse of `config_to_json`."""
     if isinstance(value, dict):
-        fields = {name: config_from_json(inner) for name, inner in value.items() if name != "is"}
+        fields = {_FIELDS.get(name) or name: config_from_json(inner) for name, inner in value.items() if name != "is"}
         if value.get("is") not in _CLASSES:
             raise ValueError(f"config.json names '{value.get('is')}'; this version knows {', '.join(_CLASSES)}")
         try:

@@ -169,8 +169,8 @@ class Batches(Dataset[tuple[int, Slots]]):
         is_prompt = by_word(plan.mask, words, rarity[tokens], rng)
         if self.edges:
             tokens, is_prompt = with_edges(tokens, is_prompt, passage.begins, passage.ends, self.tokenizer)
-        hint, room = plan.telling(is_prompt, rng)
-        return Example(tokens, is_prompt, hint, room)
+        hint, gap_length = plan.telling(is_prompt, rng)
+        return Example(tokens, is_prompt, hint, gap_length)
 
     def stream(self, start: int, stop: int, workers: int) -> Iterator[tuple[int, Slots]]:
         """Batches start … stop − 1 in order, made ahead of time by `workers` processes (0: in this one)."""

@@ -44,7 +44,7 @@ def toy() -> Run:
         )
         return replace(DenoiserConfig.extended(trunk, vocabulary), slots=L)
 
-    method = DDOT(terminal=random_terminal, position_weight=TokenUnitWeight(), room_factor=0.1)
+    method = DDOT(terminal=random_terminal, position_weight=TokenUnitWeight(), gap_length_factor=0.1)
     masks = Mix((3.0, Block(6)), (1.0, Blocks(2, 3)), (1.0, Keywords(1, 4)))
     return Run(
         name="toy",
@@ -70,13 +70,13 @@ def toy() -> Run:
 
 def smollm2() -> Run:
     """The embedded model: SmolLM2-135M made bidirectional, all masks, free and located, told and untold lengths."""
-    about = {"position_weight": TokenUnitWeight(), "room_factor": 1.0}
+    about = {"position_weight": TokenUnitWeight(), "gap_length_factor": 1.0}
     moving = DDOT(terminal=STARTS, **about)  # type: ignore[arg-type]
     still = FixedLength(**about)  # type: ignore[arg-type]
     passages = EitherCut(0.7, WholeSentences(3), Windows(0.5))
     full = EitherCut(0.3, WholeSentences(4), Windows(0.8))
-    some_told = Telling(located=0.5, rooms=0.1, some_rooms=0.1)
-    told = Telling(located=1.0, rooms=1.0)
+    some_told = Telling(located=0.5, gap_lengths=0.1, some_gap_lengths=0.1)
+    told = Telling(located=1.0, gap_lengths=1.0)
     return Run(
         name="smollm2",
         network=lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(v.rows), v),
@@ -173,7 +173,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
     """The methods of the tables, each with its own training. The autoregressive one starts from the language model
     itself, which reads from left to right as it does."""
     weight = TokenUnitWeight(at_most=64)
-    ddot = DDOT(terminal=STARTS, position_weight=weight, room_factor=1.0)
+    ddot = DDOT(terminal=STARTS, position_weight=weight, gap_length_factor=1.0)
     methods: dict[str, Method] = {
         "smollm2_ddot": ddot,
         "smollm2_ddot_u": replace(ddot, terminal=EVEN),

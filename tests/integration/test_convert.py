@@ -194,7 +194,7 @@ def state_at_whole_positions(x, t):
     L = len(x)
     z = torch.arange(L).float()[None] * 2 / L
     zeros = torch.zeros(1, L, dtype=torch.long)
-    return State(x=torch.as_tensor(x)[None], z=z, hint=zeros, room=zeros - 1, t=torch.tensor([t]))
+    return State(x=torch.as_tensor(x)[None], z=z, hint=zeros, gap_length=zeros - 1, t=torch.tensor([t]))
 
 
 # ---- SEDD and MDLM

@@ -72,12 +72,12 @@ def same_losses(run, one):
     """The logged losses, and those on the dev text, are the ones of one process with the same global batch."""
     assert [row["step"] for row in losses(run)] == list(range(1, 9))
     for mine, theirs in zip(losses(run), losses(one), strict=True):
-        for name in ("total", "token", "position", "room", "gradient", "rate"):
+        for name in ("total", "token", "position", "gap_length", "gradient", "rate"):
             assert mine[name] == pytest.approx(theirs[name], rel=1e-4), (run.name, name, mine["step"])
     dev, wanted = ([row["dev"] for row in rows(folder) if "dev" in row] for folder in (run, one))
     assert len(dev) == 2
     for mine, theirs in zip(dev, wanted, strict=True):
-        for name in ("total", "token", "position", "room"):
+        for name in ("total", "token", "position", "gap_length"):
             assert mine[name] == pytest.approx(theirs[name], rel=1e-4), (run.name, name)
 
 

@@ -61,7 +61,7 @@ def test_the_log_holds_the_losses_the_paper_adds_up_and_the_schedule(straight):
     assert [row["step"] for row in logged] == list(range(1, 13))
     for step, row in enumerate(logged):
         factor = run.training.position_factor * min(1, (step + 1) / 5)  # λ, warmed up
-        total = row["token"] + factor * row["position"] + run.plans[0].method.room_factor * row["room"]
+        total = row["token"] + factor * row["position"] + run.plans[0].method.gap_length_factor * row["gap_length"]
         assert row["total"] == pytest.approx(total, rel=1e-5)
         assert row["rate"] == pytest.approx(min(1, (step + 1) / 3, (1 - step / 12) / 0.5))
     assert logged[-1]["total"] < logged[0]["total"]
@@ -147,7 +147,7 @@ def test_batches_in_parts_give_the_same_steps(tmp_path):
     train(tiny("training.steps=4"), one)
     train(tiny("training.steps=4", "training.accumulate=4"), two)
     for a, b in zip(rows(one), rows(two), strict=True):
-        for name in ("total", "token", "position", "room", "gradient"):
+        for name in ("total", "token", "position", "gap_length", "gradient"):
             assert a[name] == pytest.approx(b[name], rel=1e-4)
     assert difference(raw_weights(one / "latest"), raw_weights(two / "latest")) < 1e-4
 
@@ -245,7 +245,7 @@ def test_the_dev_loss_is_that_of_the_weights_on_the_dev_text(tmp_path):
     batches = Batches([(1.0, corpus)], run.plans, tokenizer, 96, -1)
     with torch.no_grad():
         losses = [run.plans[0].method.loss(model, batches[i][1], run.training.position_factor) for i in range(3)]
-    for name in ("total", "token", "position", "room", "nats"):
+    for name in ("total", "token", "position", "gap_length", "nats"):
         mean = np.mean([getattr(loss, name).item() for loss in losses])
         assert found[-1]["dev"][name] == pytest.approx(mean, rel=1e-4)
 

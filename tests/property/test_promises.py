@@ -35,8 +35,8 @@ def trunk(width=16, blocks=0):
     return LlamaConfig(width=width, blocks=blocks, heads=2, key_heads=1, inner_width=2 * width, vocabulary=V.rows)
 
 
-def bare(rooms):
-    return DenoiserConfig(trunk=trunk(), vocabulary=V, score=CleanToken(), predict_clean=True, rooms=rooms)
+def bare(gap_lengths):
+    return DenoiserConfig(trunk=trunk(), vocabulary=V, score=CleanToken(), predict_clean=True, gap_lengths=gap_lengths)
 
 
 SCORES = DenoiserConfig(  # the paper's own: scores, conditioned on the noise, no lengths
@@ -48,13 +48,13 @@ SCORES = DenoiserConfig(  # the paper's own: scores, conditioned on the noise, n
 NETWORKS = [
     ("whole", DenoiserConfig.extended(trunk(width=32, blocks=2), V), 1, 400),
     ("whole, extreme", DenoiserConfig.extended(trunk(blocks=1), V), 20, 600),
-    ("bare", bare(rooms=True), 1, 1400),
-    ("bare, another", bare(rooms=True), 1, 1400),
-    ("extreme", bare(rooms=True), 20, 1400),
-    ("faint", bare(rooms=True), 0.01, 1400),
-    ("nothing but lengths", bare(rooms=True), 0, 1400),
-    ("no lengths", bare(rooms=False), 1, 700),
-    ("no lengths, extreme", bare(rooms=False), 20, 700),
+    ("bare", bare(gap_lengths=True), 1, 1400),
+    ("bare, another", bare(gap_lengths=True), 1, 1400),
+    ("extreme", bare(gap_lengths=True), 20, 1400),
+    ("faint", bare(gap_lengths=True), 0.01, 1400),
+    ("nothing but lengths", bare(gap_lengths=True), 0, 1400),
+    ("no lengths", bare(gap_lengths=False), 1, 700),
+    ("no lengths, extreme", bare(gap_lengths=False), 20, 700),
     ("scores", SCORES, 5, 600),
 ]
 assert sum(count for *_, count in NETWORKS) == 10_000
@@ -66,7 +66,7 @@ def network(number):
     denoiser = Denoiser(config).eval()
     with torch.no_grad():
         for path, parameter in denoiser.named_parameters():
-            parameter.normal_(std=0.3 * (1 if path.startswith("room") and factor == 0 else factor))
+            parameter.normal_(std=0.3 * (1 if path.startswith("gap_length") and factor == 0 else factor))
     return Model(denoiser, TOKENIZER, name)
 
 

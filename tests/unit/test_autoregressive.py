@@ -37,7 +37,7 @@ def examples(count=12, seed=0, told=False):
 
 
 def network(trunk=LLAMA, **changes):
-    config = DenoiserConfig(trunk, V, CleanToken(), time=True, surroundings=True, rooms=True)
+    config = DenoiserConfig(trunk, V, CleanToken(), time=True, surroundings=True, gap_lengths=True)
     net = Denoiser(dataclasses.replace(config, **changes))
     with torch.no_grad():
         for parameter in net.parameters():
@@ -112,7 +112,7 @@ def test_a_network_of_scores_is_refused():
 @pytest.mark.parametrize("trunk", [LLAMA, DIT], ids=["llama", "dit"])
 def test_nothing_is_seen_of_what_comes_later(trunk):
     net, slots = network(trunk), batch(list(examples()))
-    state = State(slots.x_0, slots.z_0, torch.zeros_like(slots.kind), slots.room, torch.zeros(len(slots.t)))
+    state = State(slots.x_0, slots.z_0, torch.zeros_like(slots.kind), slots.gap_length, torch.zeros(len(slots.t)))
     for i in (0, 3, 2 * L - 1):
         x = slots.x_0.clone()
         x[:, i] = (x[:, i] + 1) % V.base
@@ -124,7 +124,7 @@ def test_nothing_is_seen_of_what_comes_later(trunk):
 @pytest.mark.parametrize("trunk", [LLAMA, DIT], ids=["llama", "dit"])
 def test_reading_with_a_memory_is_reading_it_all(trunk):
     net, slots = network(trunk), batch(list(examples(told=True)))
-    state = State(slots.x_0, slots.z_0, slots.hint, slots.room, torch.zeros(len(slots.t)))
+    state = State(slots.x_0, slots.z_0, slots.hint, slots.gap_length, torch.zeros(len(slots.t)))
     whole, _ = net.read(state, left_to_right)
     memory = Memory(torch.ones_like(slots.x_0, dtype=torch.bool))
     parts = [slice(0, 7), slice(7, 8), slice(8, 9), slice(9, 14), slice(14, 2 * L)]

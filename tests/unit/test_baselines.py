@@ -12,7 +12,6 @@ from ddot.core.annealing import Tempered
 from ddot.core.positions import random_terminal
 from ddot.core.projections import keep_prompt_order
 from ddot.core.records import (
-    ANY_ROOM,
     BOTH,
     GLUED,
     NOT_PROMPT,
@@ -20,6 +19,7 @@ from ddot.core.records import (
     PROMPT,
     RESPONSE,
     UNKNOWN,
+    UNKNOWN_LENGTH,
     Example,
     State,
     Vocabulary,
@@ -54,7 +54,7 @@ def examples(count=12, seed=0):
 def located(example):
     """The same text with its gaps told (anything will do)."""
     hint = np.where(example.is_prompt, BOTH, NOT_PROMPT)
-    return dataclasses.replace(example, hint=hint, room=np.where(example.is_prompt, 2, ANY_ROOM))
+    return dataclasses.replace(example, hint=hint, gap_length=np.where(example.is_prompt, 2, UNKNOWN_LENGTH))
 
 
 def batch(method, texts=None):
@@ -64,7 +64,7 @@ def batch(method, texts=None):
 
 def network(**changes):
     trunk = DiTConfig(width=16, blocks=2, heads=2, vocabulary=V.rows, condition_width=8)
-    config = DenoiserConfig(trunk, V, CleanToken(elbo=False), surroundings=True, rooms=True, **changes)
+    config = DenoiserConfig(trunk, V, CleanToken(elbo=False), surroundings=True, gap_lengths=True, **changes)
     net = Denoiser(config)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -148,10 +148,10 @@ def test_the_loader_makes_batches_of_them(method, tmp_path):
     sentences = ["The ferry was late.", "Our tent leaks whenever the wind turns north.", "Nine geese!"]
     tokenizer = learn_bpe(sentences, 300)
     pack([sentences], tokenizer, tmp_path / "corpus")
-    plan = Plan(method, Independent(), Windows(), Telling(located=0.5, rooms=0.5), lengths=(16,), full_noise=0.2)
+    plan = Plan(method, Independent(), Windows(), Telling(located=0.5, gap_lengths=0.5), lengths=(16,), full_noise=0.2)
     _, slots = Batches([(1.0, Corpus(tmp_path / "corpus"))], [plan], tokenizer, slots=16 * 64, seed=0)[0]
     trunk = DiTConfig(width=16, blocks=1, heads=2, vocabulary=tokenizer.vocabulary.rows, condition_width=8)
-    net = Denoiser(DenoiserConfig(trunk, tokenizer.vocabulary, CleanToken(), predict_clean=True, rooms=True))
+    net = Denoiser(DenoiserConfig(trunk, tokenizer.vocabulary, CleanToken(), predict_clean=True, gap_lengths=True))
     method.loss(net, slots, 10.0).total.backward()
     # Data-parallel training waits for a gradient of every parameter that is used; finite, even where nothing is asked.
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
@@ -182,7 +182,7 @@ def test_left_context_is_told_nothing_of_gaps():
     assert equal(batch(method, [located(example) for example in texts]), batch(method, texts))
     start = method.start([located(example) for example in texts], L, row_keys(0, 12), V)
     assert equal(start, method.start(texts, L, row_keys(0, 12), V))
-    assert (start.room == ANY_ROOM).all()
+    assert (start.gap_length == UNKNOWN_LENGTH).all()
     assert set(start.hint.unique().tolist()) == {NOT_PROMPT, UNKNOWN}
 
 
@@ -202,7 +202,7 @@ def test_left_context_loss_is_the_token_loss_of_everything_after_the_separator()
     net, slots = network(), batch(LeftContext())
     losses = LeftContext().loss(net, slots, 1.0)
     masked = (slots.u < net.noise.masked_share(slots.t)[:, None]) & (slots.kind != PROMPT)
-    state = State(torch.where(masked, V.mask, slots.x_0), slots.z_0, slots.hint, slots.room, slots.t)
+    state = State(torch.where(masked, V.mask, slots.x_0), slots.z_0, slots.hint, slots.gap_length, slots.t)
     log_p = torch.log_softmax(net.logits(net.read(state)[0][masked])[:, : V.size].index_fill(1, _mask(), -1e9), -1)
     by_hand = -log_p.gather(1, slots.x_0[masked][:, None]).sum() / slots.x_0.numel()
     torch.testing.assert_close(losses.total, by_hand)
@@ -238,7 +238,7 @@ def _mask():
 def first_look(net, slots):
     """The velocity seen at t = 1 with nothing but the prompt, by hand."""
     x = torch.where(slots.kind == PROMPT, slots.x_0, V.mask)
-    return net.read(State(x, slots.z_T, slots.hint, slots.room, torch.ones_like(slots.t)))[1]
+    return net.read(State(x, slots.z_T, slots.hint, slots.gap_length, torch.ones_like(slots.t)))[1]
 
 
 @pytest.mark.parametrize("predict_clean", [True, False])
@@ -252,7 +252,7 @@ def test_position_prediction_loss_is_lpos_at_one_plus_tokens_at_the_predicted_po
 
     masked = (slots.u < net.noise.masked_share(slots.t)[:, None]) & (slots.kind != PROMPT)
     x, z = torch.where(masked, V.mask, slots.x_0), (slots.z_T + velocity).detach()
-    hidden = net.read(State(x, z, slots.hint, slots.room, slots.t))[0][masked]
+    hidden = net.read(State(x, z, slots.hint, slots.gap_length, slots.t))[0][masked]
     log_p = torch.log_softmax(net.logits(hidden)[:, : V.size].index_fill(1, _mask(), -1e9), -1)
     token = -log_p.gather(1, slots.x_0[masked][:, None]).sum() / slots.x_0.numel()
     torch.testing.assert_close(losses.token, token.detach())

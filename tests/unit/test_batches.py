@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot.core.positions import random_terminal
-from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN
+from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
@@ -49,13 +49,13 @@ PLANS = (
         DDOT(terminal=random_terminal),
         MASKS,
         EitherCut(0.5, WholeSentences(2), Windows(0.5)),
-        Telling(located=0.7, rooms=0.4, some_rooms=0.4),
+        Telling(located=0.7, gap_lengths=0.4, some_gap_lengths=0.4),
         lengths=(16, 32),
         whole_words=0.5,
         full_noise=0.2,
         weight=2.0,
     ),
-    Plan(FixedLength(), MASKS, Windows(), Telling(located=1.0, rooms=1.0), lengths=(32,), whole_words=0.0),
+    Plan(FixedLength(), MASKS, Windows(), Telling(located=1.0, gap_lengths=1.0), lengths=(32,), whole_words=0.0),
 )
 
 
@@ -138,7 +138,7 @@ def test_rows_are_told_the_truth(parts):
         assert B * L == 512
         assert L in PLANS[index].lengths
         seen.add((index, L))
-        for x, kind, hint, room in zip(slots.x_0, slots.kind, slots.hint, slots.room, strict=True):
+        for x, kind, hint, gap_length in zip(slots.x_0, slots.kind, slots.hint, slots.gap_length, strict=True):
             n = int((kind != PAD).sum())
             assert (kind[n:] == PAD).all()
             assert (x[n:] == v.pad).all()
@@ -149,38 +149,38 @@ def test_rows_are_told_the_truth(parts):
             given = (kind == PROMPT)[:n]
             assert given[0]
             assert given[-1]
-            # Hints: a gap called closed is closed. Rooms: a length that is told is the true one.
+            # Hints: a gap called closed is closed. Lengths: one that is told is the true one.
             closed_after = torch.isin(hint, torch.tensor([GLUED, BEFORE]))
             closed_before = torch.isin(hint, torch.tensor([GLUED, AFTER]))
             for i in range(n):
                 if kind[i] == RESPONSE:
                     assert hint[i] == NOT_PROMPT
-                    assert room[i] == ANY_ROOM
+                    assert gap_length[i] == UNKNOWN_LENGTH
                     continue
                 if closed_after[i]:
                     assert i == n - 1 or given[i + 1]
                 if closed_before[i]:
                     assert i == 0 or given[i - 1]
-                if room[i] != ANY_ROOM:
+                if gap_length[i] != UNKNOWN_LENGTH:
                     after = i + 1
                     while after < n and not given[after]:
                         after += 1
-                    assert room[i] == after - i - 1
+                    assert gap_length[i] == after - i - 1
                     assert hint[i] != UNKNOWN
             assert (hint[:n][given] == UNKNOWN).all() or (hint[:n][given] != UNKNOWN).all()
             if index == 1:
-                assert (room[:n][given] != ANY_ROOM).all()
+                assert (gap_length[:n][given] != UNKNOWN_LENGTH).all()
     assert seen == {(0, 16), (0, 32), (1, 32)}
 
 
-def test_every_kind_of_hint_and_told_room_occurs(parts):
+def test_every_kind_of_hint_and_told_gap_length_occurs(parts):
     slots = [made(parts)[step][1] for step in range(12)]
     hints = torch.cat([s.hint[s.kind == PROMPT] for s in slots])
     assert set(hints.tolist()) == {UNKNOWN, GLUED, BEFORE, AFTER, BOTH}
-    rooms = torch.cat([s.room[s.kind == PROMPT] for s in slots])
-    assert (rooms == ANY_ROOM).any()
-    assert (rooms > 2).any()
-    assert (rooms == 0).any()
+    lengths = torch.cat([s.gap_length[s.kind == PROMPT] for s in slots])
+    assert (lengths == UNKNOWN_LENGTH).any()
+    assert (lengths > 2).any()
+    assert (lengths == 0).any()
 
 
 def test_edges_say_where_the_text_really_begins_and_ends(parts):

@@ -17,6 +17,7 @@ from ddot.core.records import Vocabulary
 from ddot.data.tokenizer import learn_bpe
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
+from ddot.network.embedded import EMBEDDED
 from ddot.network.folder import (
     complete_steps,
     config_from_json,
@@ -87,6 +88,13 @@ def test_every_config_comes_back():
         DenoiserConfig(DiTConfig.small(vocabulary.rows), vocabulary, ScoreEntropy(states=50_258), position_scale=512.0),
     ):
         assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == config
+
+
+def test_the_embedded_config_is_read_and_written_as_it_is():
+    stored = json.loads((EMBEDDED / "config.json").read_text())
+    config = config_from_json(stored)
+    assert config.gap_lengths
+    assert config_to_json(config) == stored
 
 
 def test_no_file_is_a_pickle_and_none_is_ever_unpickled(model, tokenizer, tmp_path, monkeypatch):
@@ -289,4 +297,5 @@ def test_a_run_folder_is_opened_once_unless_resumed(tmp_path):
 def test_config_fields_are_what_the_dataclasses_say(model):
     told = config_to_json(model.config)
     assert told["is"] == "DenoiserConfig"
-    assert set(told) - {"is"} == {field.name for field in dataclasses.fields(model.config)}
+    names = {field.name for field in dataclasses.fields(model.config)}
+    assert set(told) - {"is"} == names - {"gap_lengths"} | {"rooms"}  # the file keeps the name it began with

@@ -22,7 +22,7 @@ rows = st.lists(
 
 def as_state(row):
     z, hint = torch.tensor([[v for v, _ in row]]), torch.tensor([[k for _, k in row]])
-    return State(x=torch.zeros_like(hint), z=z, hint=hint, room=torch.full_like(hint, -1), t=torch.ones(1))
+    return State(x=torch.zeros_like(hint), z=z, hint=hint, gap_length=torch.full_like(hint, -1), t=torch.ones(1))
 
 
 def open_by_hand(hints):
@@ -86,7 +86,7 @@ def test_slots_go_to_the_nearer_open_gap_and_keep_their_order():
     hint = torch.tensor([[AFTER, BEFORE, GLUED, AFTER, NOT_PROMPT, NOT_PROMPT, NOT_PROMPT]])
     z = torch.tensor([[-1.0, -0.5, 0.0, 0.5, -0.4, -0.3, 0.4]])
     state = dataclasses.replace(
-        as_state([(0.0, NOT_PROMPT)]), z=z, hint=hint, x=torch.zeros_like(hint), room=hint * 0 - 1
+        as_state([(0.0, NOT_PROMPT)]), z=z, hint=hint, x=torch.zeros_like(hint), gap_length=hint * 0 - 1
     )
     moved = keep_out_of_closed(told_open(hint))(state).z[0]
     assert moved[4] < -0.5  # into the gap after the first token

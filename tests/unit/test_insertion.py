@@ -33,7 +33,7 @@ def examples(count=12, seed=0, told=False):
 
 def network():
     trunk = LlamaConfig(width=16, blocks=2, heads=2, key_heads=1, inner_width=24, vocabulary=V.rows)
-    net = Denoiser(DenoiserConfig(trunk, V, CleanToken(elbo=False), time=True, surroundings=True, rooms=True))
+    net = Denoiser(DenoiserConfig(trunk, V, CleanToken(elbo=False), time=True, surroundings=True, gap_lengths=True))
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ddot.core.records import AFTER, BEFORE, GLUED, UNKNOWN
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import learn_bpe
-from ddot.evaluation.items import CODE_ROOM, CodeItem, read_items
+from ddot.evaluation.items import CODE_GAP, CodeItem, read_items
 from ddot.evaluation.metrics.scoring import WholeReference
 
 LINES = [
@@ -53,7 +53,7 @@ def test_what_is_given_comes_back_verbatim(first, length, fill, times, located):
         assert prompted.filled(nothing(prompted), TOKENIZER) == program.prefix + program.suffix == program.unfilled
         gaps, middle = nothing(prompted), TOKENIZER.encode(fill)
         before = len(prompted.prompt) - 2 if not program.suffix else None
-        gap = 1 + (int(np.flatnonzero(prompted.rooms)[0]) if program.middle else before or 0)
+        gap = 1 + (int(np.flatnonzero(prompted.gap_lengths)[0]) if program.middle else before or 0)
         if program.middle or before:
             gaps[gap] = middle
             assert prompted.prompt.is_open[gap]
@@ -75,12 +75,12 @@ def test_what_is_shown_lies_around_the_gap_and_leaves_room():
         assert TOKENIZER.decode(tokens[(tokens != sep) & (tokens != edge)]) == space + shown
         assert program.prefix.endswith(shown[: len(program.prefix) - prompted.start])
         assert program.suffix.startswith(shown[len(program.prefix) - prompted.start :])
-        assert len(tokens) <= CODE_SLOTS - CODE_ROOM
+        assert len(tokens) <= CODE_SLOTS - CODE_GAP
         assert prompted.is_cut == (shown != program.unfilled)
         assert (tokens[0] == sep) == (prompted.start > 0)
         assert (tokens[-1] == sep) == (prompted.stop < len(program.unfilled))
         if prompted.is_cut:
-            assert len(tokens) == CODE_SLOTS - CODE_ROOM
+            assert len(tokens) == CODE_SLOTS - CODE_GAP
 
 
 def test_located_and_free_by_hand():
@@ -88,7 +88,7 @@ def test_located_and_free_by_hand():
     middle = len(TOKENIZER.encode(program.middle))
     located, free = (program.prompted(TOKENIZER, told) for told in (True, False))
     (gap,) = np.flatnonzero(located.prompt.is_open).tolist()
-    assert located.rooms.tolist() == [middle * (place == gap - 1) for place in range(len(located.prompt))]
+    assert located.gap_lengths.tolist() == [middle * (place == gap - 1) for place in range(len(located.prompt))]
     hint = located.prompt.example.hint.tolist()
     assert hint[gap - 1 : gap + 1] == [AFTER, BEFORE]
     assert set(hint[: gap - 1] + hint[gap + 1 :]) == {GLUED}

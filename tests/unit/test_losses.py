@@ -10,7 +10,7 @@ from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.coupling import couple_independently
 from ddot.core.gaps import gaps_after, missing_after
 from ddot.core.positions import random_terminal
-from ddot.core.records import AFTER, ANY_ROOM, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, Example, Vocabulary
+from ddot.core.records import AFTER, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.ddot import DDOT
 from ddot.methods.losses import TokenUnitWeight, corrupted, denoising_losses, equal_weight, position_loss, total_loss
@@ -52,7 +52,7 @@ def test_prepared_slots_hold_the_text_and_nothing_else():
         told = slots.hint[row]
         assert (told[:n][torch.from_numpy(example.is_prompt)] == AFTER).all()
         assert (told[n:] == NOT_PROMPT).all()
-    assert (slots.room == ANY_ROOM).all()
+    assert (slots.gap_length == UNKNOWN_LENGTH).all()
 
 
 def test_corruption_never_touches_prompts_and_follows_the_paths():
@@ -107,10 +107,10 @@ def test_losses_are_the_sum_over_masked_slots(score):
 
 
 def test_halves_of_a_batch_average_to_the_whole():
-    net, slots = model(rooms=True), batch()
+    net, slots = model(gap_lengths=True), batch()
     half = [type(slots)(**{f.name: getattr(slots, f.name)[i::2] for f in dataclasses.fields(slots)}) for i in (0, 1)]
-    whole = denoising_losses(net, slots, 3.0, TokenUnitWeight(), room_factor=0.5).total
-    parts = [denoising_losses(net, part, 3.0, TokenUnitWeight(), room_factor=0.5).total for part in half]
+    whole = denoising_losses(net, slots, 3.0, TokenUnitWeight(), gap_length_factor=0.5).total
+    parts = [denoising_losses(net, part, 3.0, TokenUnitWeight(), gap_length_factor=0.5).total for part in half]
     torch.testing.assert_close(whole, (parts[0] + parts[1]) / 2)
 
 
@@ -120,10 +120,10 @@ def test_gap_lengths_of_slots_are_those_of_the_text():
     for row, example in enumerate(examples()):
         n = len(example.tokens)
         assert gaps[row, :n][torch.from_numpy(example.is_prompt)].tolist() == [
-            room for room in missing_after(example.is_prompt) if room != ANY_ROOM
+            length for length in missing_after(example.is_prompt) if length != UNKNOWN_LENGTH
         ]
     with pytest.raises(ValueError, match="no length head"):
-        denoising_losses(model(), slots, 1.0, room_factor=0.1)
+        denoising_losses(model(), slots, 1.0, gap_length_factor=0.1)
 
 
 def test_ablation_has_the_same_batch_but_for_positions():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import AFTER, ANY_ROOM, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN
+from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling, by_word
 
 
@@ -64,12 +64,12 @@ def test_by_word_keeps_words_whole():
     assert by_word(Nothing(), np.zeros(0, int), np.zeros(0), rng).shape == (0,)
 
 
-def test_hints_and_rooms_by_hand():
+def test_hints_and_gap_lengths_by_hand():
     is_prompt = np.array([False, True, True, True, False, False, True])
     assert gap_hints(is_prompt, open_gaps(is_prompt)).tolist() == [
         NOT_PROMPT, BEFORE, GLUED, AFTER, NOT_PROMPT, NOT_PROMPT, BEFORE,
     ]  # fmt: skip
-    assert missing_after(is_prompt).tolist() == [ANY_ROOM, 0, 0, 2, ANY_ROOM, ANY_ROOM, 0]
+    assert missing_after(is_prompt).tolist() == [UNKNOWN_LENGTH, 0, 0, 2, UNKNOWN_LENGTH, UNKNOWN_LENGTH, 0]
     alone = np.array([False, True, False])
     assert gap_hints(alone, open_gaps(alone)).tolist() == [NOT_PROMPT, BOTH, NOT_PROMPT]
 
@@ -77,15 +77,16 @@ def test_hints_and_rooms_by_hand():
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.integers(0, 1000))
 def test_told_hints_never_lie(flags, seed):
     is_prompt = np.array(flags)
-    hint, room = Telling(located=1.0, decoys=0.2, rooms=0.5, some_rooms=0.3)(is_prompt, np.random.default_rng(seed))
+    telling = Telling(located=1.0, decoys=0.2, gap_lengths=0.5, some_gap_lengths=0.3)
+    hint, gap_length = telling(is_prompt, np.random.default_rng(seed))
     before, after = np.isin(hint, (BEFORE, BOTH)), np.isin(hint, (AFTER, BOTH))
     is_open = open_gaps(is_prompt)
     assert (before | ~is_open[:-1])[is_prompt].all()  # where text is missing the gap is called open
     assert (after | ~is_open[1:])[is_prompt].all()
-    told = room != ANY_ROOM
-    assert (room[told] == missing_after(is_prompt)[told]).all()
+    told = gap_length != UNKNOWN_LENGTH
+    assert (gap_length[told] == missing_after(is_prompt)[told]).all()
     assert not told[~is_prompt].any()
     assert (hint[~is_prompt] == NOT_PROMPT).all()
     unknown, untold = Telling(located=0.0)(is_prompt, np.random.default_rng(seed))
     assert (unknown == np.where(is_prompt, UNKNOWN, NOT_PROMPT)).all()
-    assert (untold == ANY_ROOM).all()
+    assert (untold == UNKNOWN_LENGTH).all()

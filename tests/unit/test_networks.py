@@ -23,7 +23,7 @@ def dit_config(**changes):
 
 def llama_config(**changes):
     trunk = LlamaConfig(width=32, blocks=2, heads=4, key_heads=2, inner_width=48, vocabulary=V.rows)
-    full = DenoiserConfig(trunk=trunk, vocabulary=V, score=CleanToken(), time=True, surroundings=True, rooms=True)
+    full = DenoiserConfig(trunk=trunk, vocabulary=V, score=CleanToken(), time=True, surroundings=True, gap_lengths=True)
     return dataclasses.replace(full, **changes)
 
 
@@ -42,7 +42,7 @@ def random_state(B=3, L=10):
         x=torch.where(hint == 0, V.mask, torch.randint(0, V.base, (B, L))),
         z=torch.rand(B, L) * 2 - 1,
         hint=hint,
-        room=torch.where(hint == 0, -1, torch.randint(-1, 6, (B, L))),
+        gap_length=torch.where(hint == 0, -1, torch.randint(-1, 6, (B, L))),
         t=torch.rand(B),
     )
 
@@ -127,7 +127,7 @@ def test_symmetries(config):
     model, state = awake(config), random_state()
     prediction = model(state)
     order = torch.randperm(10)
-    mixed = State(**{f: getattr(state, f)[:, order] for f in ("x", "z", "hint", "room")}, t=state.t)
+    mixed = State(**{f: getattr(state, f)[:, order] for f in ("x", "z", "hint", "gap_length")}, t=state.t)
     permuted = model(mixed)
     torch.testing.assert_close(permuted.velocity, prediction.velocity[:, order], rtol=1e-4, atol=1e-5)
     full = torch.zeros(3, 10, V.rows).masked_scatter(prediction.at[..., None], prediction.log_score)
@@ -137,7 +137,7 @@ def test_symmetries(config):
     torch.testing.assert_close(shifted.velocity, prediction.velocity, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(shifted.log_score, prediction.log_score, rtol=1e-4, atol=1e-4)
 
-    one = model(State(**{f: getattr(state, f)[1:2] for f in ("x", "z", "hint", "room", "t")}))
+    one = model(State(**{f: getattr(state, f)[1:2] for f in ("x", "z", "hint", "gap_length", "t")}))
     torch.testing.assert_close(one.velocity, prediction.velocity[1:2], rtol=1e-4, atol=1e-5)
 
 
@@ -147,8 +147,8 @@ def test_everything_told_matters_and_only_that(config):
     base = model(state).velocity
     for name, value in (("hint", (state.hint + 1) % HINTS), ("z", state.z * 0.5), ("t", state.t * 0.5)):
         assert not torch.allclose(model(dataclasses.replace(state, **{name: value})).velocity, base)
-    if config.rooms:
-        assert not torch.allclose(model(dataclasses.replace(state, room=state.room + 1)).velocity, base)
+    if config.gap_lengths:
+        assert not torch.allclose(model(dataclasses.replace(state, gap_length=state.gap_length + 1)).velocity, base)
 
 
 def test_logits_at_chosen_slots_only():
@@ -179,9 +179,9 @@ def test_causal_llama_does_not_look_ahead():
     assert not torch.allclose(a[:, 5:], b[:, 5:])
 
 
-def test_room_classes_cover_all_lengths():
+def test_length_classes_cover_all_lengths():
     lengths = torch.arange(0, 400)
-    classes = gap_lengths.room_class(lengths)
+    classes = gap_lengths.length_class(lengths)
     assert classes[:16].tolist() == list(range(16))
     assert (torch.diff(classes) >= 0).all()
     assert classes[-1] == gap_lengths.CLASSES - 1

@@ -35,7 +35,7 @@ def all_masked(B, L):
         x=torch.full((B, L), V.mask),
         z=torch.linspace(-1, 1, L).expand(B, L).clone(),
         hint=torch.full((B, L), NOT_PROMPT),
-        room=torch.full((B, L), -1),
+        gap_length=torch.full((B, L), -1),
         t=torch.ones(B),
     )
 

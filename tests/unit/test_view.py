@@ -208,7 +208,7 @@ def test_lay_out_gives_each_blank_its_slots(tokenizer):
             row += [letter] * length if after == number else []
     for letter, span in zip("abc", spans, strict=True):
         assert [i for i, each in enumerate(row) if each == letter] == list(range(span.start, span.stop))
-    assert prompt.example.room.sum() == sum(lengths)
+    assert prompt.example.gap_length.sum() == sum(lengths)
     assert [span.first for span in spans] == [FIRST_APART] * 3
 
 
