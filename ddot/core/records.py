@@ -21,6 +21,46 @@ UNKNOWN_LENGTH = -1
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """The rows of a vocabulary: `base` ordinary tokens, then [mask], [pad] and [sep].
+
+    [mask] comes first after the ordinary ones, where the public SEDD checkpoints have it.
+    """
+
+    base: int
+
+    @property
+    def mask(self) -> int:
+        return self.base
+
+    @property
+    def pad(self) -> int:
+        return self.base + 1
+
+    @property
+    def sep(self) -> int:
+        return self.base + 2
+
+    @property
+    def size(self) -> int:
+        return self.base + 3
+
+    @property
+    def rows(self) -> int:
+        """Rows of a network: `size` rounded up to 64, as matrix kernels like it. The last ones are never used."""
+        return -(-self.size // 64) * 64
+
+    def check(self, tokens: Int[np.ndarray, "n"]) -> None:
+        """Refuse ids that are no ordinary token or [sep]: a clean text holds no [mask] and no [pad]."""
+        wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))
+        if wrong.any():
+            raise ValueError(
+                f"token id {int(tokens[wrong][0])} is out of range: a text holds ids 0 … {self.base - 1} "
+                f"(and {self.sep} for [sep]); encode it with the tokenizer of this model"
+            )
+
+
+@dataclass(frozen=True)
 class Example:
     """One text: token ids in order, which of them are given, and what is known of the gaps between those."""
 
@@ -28,6 +68,27 @@ class Example:
     is_prompt: Bool[np.ndarray, "n"]
     hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN at every prompt token when None
     gap_length: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token, or UNKNOWN_LENGTH
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Given tokens in order, what the network is told of them, and which of the n + 1 gaps may hold text."""
+
+    example: Example  # prompt tokens only
+    is_open: Bool[np.ndarray, "gaps"]
+
+    def __len__(self) -> int:
+        return len(self.example.tokens)
+
+    @property
+    def free(self) -> bool:
+        """Nothing is told of where text is missing."""
+        return self.example.hint is None or bool((self.example.hint == UNKNOWN).all())
+
+    def with_gap_lengths(self, gap_length: Int[np.ndarray, "n"]) -> "Prompt":
+        """The same prompt, told how many tokens are missing after each given one."""
+        e = self.example
+        return Prompt(Example(e.tokens, e.is_prompt, e.hint, gap_length), self.is_open)
 
 
 @dataclass(frozen=True)
@@ -85,64 +146,3 @@ def to_device(record: R, device: torch.device | str) -> R:
 def first_row(state: State) -> State:
     """The first row of a batch, as a batch of one."""
     return State(**{field.name: getattr(state, field.name)[:1] for field in dataclasses.fields(state)})
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The rows of a vocabulary: `base` ordinary tokens, then [mask], [pad] and [sep].
-
-    [mask] comes first after the ordinary ones, where the public SEDD checkpoints have it.
-    """
-
-    base: int
-
-    @property
-    def mask(self) -> int:
-        return self.base
-
-    @property
-    def pad(self) -> int:
-        return self.base + 1
-
-    @property
-    def sep(self) -> int:
-        return self.base + 2
-
-    @property
-    def size(self) -> int:
-        return self.base + 3
-
-    @property
-    def rows(self) -> int:
-        """Rows of a network: `size` rounded up to 64, as matrix kernels like it. The last ones are never used."""
-        return -(-self.size // 64) * 64
-
-    def check(self, tokens: Int[np.ndarray, "n"]) -> None:
-        """Refuse ids that are no ordinary token or [sep]: a clean text holds no [mask] and no [pad]."""
-        wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))
-        if wrong.any():
-            raise ValueError(
-                f"token id {int(tokens[wrong][0])} is out of range: a text holds ids 0 … {self.base - 1} "
-                f"(and {self.sep} for [sep]); encode it with the tokenizer of this model"
-            )
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """Given tokens in order, what the network is told of them, and which of the n + 1 gaps may hold text."""
-
-    example: Example  # prompt tokens only
-    is_open: Bool[np.ndarray, "gaps"]
-
-    def __len__(self) -> int:
-        return len(self.example.tokens)
-
-    @property
-    def free(self) -> bool:
-        """Nothing is told of where text is missing."""
-        return self.example.hint is None or bool((self.example.hint == UNKNOWN).all())
-
-    def with_gap_lengths(self, gap_length: Int[np.ndarray, "n"]) -> "Prompt":
-        """The same prompt, told how many tokens are missing after each given one."""
-        e = self.example
-        return Prompt(Example(e.tokens, e.is_prompt, e.hint, gap_length), self.is_open)
