@@ -4,7 +4,7 @@ import json
 from itertools import product
 from pathlib import Path
 
-from ddot.evaluation.tables import insert, read_rows, render
+from ddot.evaluation.tables import NAMES, insert, read_rows, render
 from ddot.figures.charts import draw_charts
 from ddot.figures.curves import quality, success_by_given
 from ddot.infill.template import parse
@@ -25,6 +25,29 @@ def forty() -> str:
     return "\n".join(lines) + "\n"
 
 
+def four_speeds() -> str:
+    """Four numbers for the README: one text on a core, many on a GPU, training, the coupling."""
+    speeds = {
+        name: read_rows(RESULTS / f"bench-{name}.jsonl") for name in ("infill", "infill-cuda", "train", "coupling")
+    }
+    alone = next(row for row in speeds["infill"] if row["way"] == "ddot infill, as shipped")
+    listed = next(row for row in speeds["infill-cuda"] if row["way"].endswith("1024 sentences"))
+    trained = next(row for row in speeds["train"] if row["network"] == "smollm2" and row["couplings"])
+    coupled = next(row for row in speeds["coupling"] if row["contender"] == "ddot" and row["L"] == 64)
+    faster = {row["L"]: row["ddot_is_faster"] for row in speeds["coupling"] if row["contender"] == "dp"}
+    return "\n".join(
+        [
+            f"- **{alone['ms'] / 1000:.2f} s** for a 20-word sentence on one CPU core (int8), "
+            f"{alone['times_plain']:.1f} times as fast as plain float32 with 64 slots.",
+            f"- **{listed['sentences_a_second']:.0f} sentences per second** for a list of 1,024 on one H200.",
+            f"- **{round(trained['slots_per_second'], -3):,.0f} slots per second** in training SmolLM2-135M on one "
+            f"H200, {trained['of_matrix_peak']:.0%} of the measured bf16 matrix peak, couplings included.",
+            f"- **{coupled['million_slots_per_second']:.0f} million slots per second** coupled on one core at L = 64, "
+            f"{faster[64]:.1f} times as many as the paper's dynamic program ({faster[1024]:.0f} times at L = 1024).",
+        ]
+    )
+
+
 rows, differences = read_rows(RESULTS / "rows.jsonl"), read_rows(RESULTS / "differences.jsonl")
 speeds = read_rows(*(RESULTS / f"bench-{name}.jsonl" for name in ("coupling", "infill", "train")))
 embedded = [row for row in rows if row["model"] == "embedded"]
@@ -32,12 +55,17 @@ embedded = [row for row in rows if row["model"] == "embedded"]
 alike = [row for row in rows if row["method"] == "unfilled" or row["model"] == f"runs/{row.get('recipe')}"]
 PLAIN = ("unfilled", "lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "ddot-t-kept", "fixed-guessed", "fixed-oracle")
 PLAIN += ("autoregressive", "insertion", "lc-drawn", "pop-drawn", "ddot-u-drawn", "ddot-t-drawn")
+SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")  # beside `planned`: the table of the README
 methods = render([row for row in alike if row["method"] in PLAIN], "methods")
-tables = {"overview": render(embedded, "overview"), "methods": methods, "speed": render(speeds, "speed")}
-insert(ROOT / "README.md", tables)
-insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})
 every = [*rows, *differences, *speeds, *read_rows(RESULTS / "bench-methods.jsonl")]
-(RESULTS / "tables.md").write_text(f"# Every table\n\n{render(every)}")
+chosen = [row for row in alike if row["method"] in SHORT and row["model"] != "runs/smollm2_ddot"]
+chosen += [row for row in embedded if row["method"] == "planned"]
+short = render([row for row in chosen if row["task"] == "free" or row["method"] == "unfilled"], "overview")
+insert(ROOT / "README.md", {"quality": short, "speed": four_speeds()})
+insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})
+tables = {"overview": render(embedded, "overview"), "methods": methods}
+tables |= {name: render(every, name) for name in NAMES if name not in ("overview", "methods", "main")}
+insert(ROOT / "docs" / "results.md", tables)
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
 likeliest = [row for row in alike if not row["method"].endswith("-drawn")]
 swept = {"unfilled", "autoregressive", *(row["method"] for row in likeliest if row["steps"] == 32)}

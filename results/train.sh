@@ -5,7 +5,7 @@
 # runs/smollm2_NAME; or a value of λ, with which DDOT is trained into runs/lambda-NAME. Where positions are learnt, λ is
 # LAMBDA, or else the recipe's.
 #
-# Needs a GPU, the corpora that docs/guide.md names in runs/data, the base model in runs/base/smollm2, and the trunk.
+# Needs a GPU, the corpora that docs/training.md names in runs/data, the base model in runs/base/smollm2, and the trunk.
 # Interrupted, it goes on where it was; what fails does not stop the others, and the exit status is 1. TRAIN may hold more
 # options.
 set -u

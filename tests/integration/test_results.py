@@ -14,5 +14,5 @@ def test_documents_are_what_render_makes_of_the_results(tmp_path):
     shutil.copy(ROOT / "README.md", tmp_path)
     done = subprocess.run([sys.executable, "results/render.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for name in ("README.md", "docs/model.md", "results/tables.md", "results/tables.tex"):
+    for name in ("README.md", "docs/model.md", "docs/results.md", "results/tables.tex"):
         assert (tmp_path / name).read_text() == (ROOT / name).read_text(), f"{name}: run python results/render.py"
