@@ -239,11 +239,11 @@ def test_models_health_and_page(served):
         assert outside not in page
 
 
-GUIDE = (ROOT / "docs" / "guide.md").read_text()
+SERVING = (ROOT / "docs" / "serving.md").read_text()
 
 
-@pytest.mark.parametrize("command", re.findall("^ +(curl .*)", GUIDE, re.MULTILINE))
-def test_the_commands_of_the_guide(served, command):
+@pytest.mark.parametrize("command", re.findall("^ +(curl .*)", SERVING, re.MULTILINE))
+def test_the_documented_commands(served, command):
     words = shlex.split(command)
     (path,) = (word.removeprefix("http://127.0.0.1:8012") for word in words if word.startswith("http://127.0.0.1:8012"))
     body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
