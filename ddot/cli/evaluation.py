@@ -46,8 +46,9 @@ def evaluate(
 
     Example: ddot evaluate embedded --bench bench --output results/rows.jsonl --limit 100
     """
+    from ddot.evaluation.contenders import learnt
+    from ddot.evaluation.filling import Loaded
     from ddot.evaluation.rows import measured
-    from ddot.evaluation.run import Loaded
     from ddot.evaluation.run import evaluate as rows_of
     from ddot.evaluation.tables import read_rows
     from ddot.network.embedded import find, is_compressed, training_of
@@ -59,16 +60,13 @@ def evaluate(
     asked, training = load_model(name, device), training_of(name)
     if is_compressed(find(name)):
         training |= {"stored": "int8"}
-    at_once, threads = (batch, 1) if asked.filler.device.type == "cuda" else (1, asked.threads)
-    loaded = Loaded(
-        asked.denoiser, asked.tokenizer, str(Path(name)) if name else "embedded", at_once, threads, training
-    )
-    for way in _not_learnt(ways, training.get("recipe")):
+    at_once = batch if asked.denoiser.device.type == "cuda" else 1
+    loaded = Loaded(asked, str(Path(name)) if name else "embedded", at_once, training)
+    for way in (way for way in ways if not learnt(way, training.get("recipe"))):
         print(
-            f"ddot: {model} was not trained to fill as {way} does; its rows say nothing of that method", file=sys.stderr
+            f"ddot: {model} was not trained to fill as {way} does; its rows say nothing about that method",
+            file=sys.stderr,
         )
-    for way in _told_nothing(ways) if "located" in kinds else ():
-        print(f"ddot: {way} cannot be told where words are missing; it fills the free task alone", file=sys.stderr)
     fluency = _fluency(language_model, measures, device)
     rows = []
     asked_of = (loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency)
@@ -110,25 +108,6 @@ def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int, int], No
             print(f"ddot: {_about(row)}: {count:,} of {row['items']:,} texts", file=sys.stderr)
 
     return tell
-
-
-def _not_learnt(names: list[str], recipe: str | None) -> list[str]:
-    """Of ways to fill, those by a method that the recipe of a model does not train."""
-    from ddot.evaluation.contenders import ways
-    from ddot.training.recipes import RECIPES
-
-    if recipe not in RECIPES:
-        return []
-    trained, known = [plan.method for plan in RECIPES[recipe]().plans], ways()
-    return [name for name in names if name in known and not any(map(known[name].learnt_by, trained))]
-
-
-def _told_nothing(names: list[str]) -> list[str]:
-    """Of ways to fill, those that have no use for where words are missing."""
-    from ddot.evaluation.contenders import ways
-
-    known = ways()
-    return [name for name in names if name in known and not known[name].hears]
 
 
 def _folder_of(model: str) -> str | None:

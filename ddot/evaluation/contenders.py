@@ -1,123 +1,168 @@
-"""Ways of filling a benchmark, by the names that rows carry, and which training each of them wants."""
+"""The registry of contenders: every way of filling a benchmark, and all that commands, tables and charts say of it.
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+A new method is a module in `ddot.methods` and one entry here; if it is trained, also the recipe that the entry names.
 
-import numpy as np
+ddot-u, ddot-r   grid or random start; pads decide the length, only the network keeps the prompt in order
+ddot-t           like ddot-u, but the prompt starts as a text, neighbours side by side
+no-ot, no-ot-u   ddot-r and ddot-u without optimal transport
+lc, pop          the paper's baselines; lc cannot be told where words are missing
+…-leap           with the paper's τ-leaps, which end in too many pads (docs/log.md)
+…-drawn          with [pad]s drawn from the model's distribution: the likeliest words, but not the likeliest length
+…-kept           the prompt's words and their order kept by projection
+…-planned        like -kept, and the network first predicts the length of each gap
+planned          predicted lengths, slots that stay in place: `ddot infill` without its word rules and length policy
+fixed-…          plain masked diffusion at a guessed or at the true length
+infill           the product, `ddot infill` as it ships; infill-told asks for the true number of words
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ddot.core.annealing import greedy, greedy_words
 from ddot.core.coupling import couple_independently
-from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal, starts_of
-from ddot.core.records import Prompt
+from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
-from ddot.evaluation.items import Prompted
+from ddot.evaluation.filling import (
+    Filling,
+    Kept,
+    Product,
+    Written,
+    guessed_lengths,
+    planned_lengths,
+    true_lengths,
+)
+from ddot.evaluation.rows import UNFILLED
 from ddot.infill.engine import Settings
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
-from ddot.methods.fixed_length import FixedLength
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
-from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
 
 
-def _told_true_lengths(prompt: Prompted) -> Prompt:
-    return prompt.prompt.with_gap_lengths(prompt.gap_lengths)
+class Look(NamedTuple):
+    """Colour and marker in charts."""
+
+    colour: str
+    marker: str
 
 
-def _told_a_guess(prompt: Prompted) -> Prompt:
-    """Every text is made as long as usual; what is missing is shared out evenly among the open gaps."""
-    is_open = prompt.prompt.is_open[1:]
-    gap_length = np.zeros(len(prompt.prompt), np.int64)
-    places = np.flatnonzero(is_open)
-    missing = max(len(places), prompt.guess - len(prompt.prompt))
-    if len(places):
-        gap_length[places] = missing // len(places)
-        gap_length[places[: missing % len(places)]] += 1
-    return prompt.prompt.with_gap_lengths(gap_length)
+_NEW = Look("#332288", "d")
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of filling, under the name its rows carry.
-
-    `tell` gives the network the lengths of gaps beforehand; with `plans` they are those it expects itself.
-    With a `method` of its own the whole text is read as it comes out: nothing makes sure that it holds the prompt.
-    """
+class Contender:
+    """One way of filling: its name in rows, its label in tables and legends, how it fills, what trains it."""
 
     name: str
-    settings: Settings = field(default_factory=Settings)
-    tell: Callable[[Prompted], Prompt] | None = None
-    plans: bool = False
-    method: Method | None = None
-
-    @property
-    def hears(self) -> bool:
-        """Whether the network is told where words are missing, when that is known."""
-        return not isinstance(self.method, LeftContext)
-
-    def learnt_by(self, trained: Method) -> bool:
-        """Whether a model that was trained by a method has learnt to fill so: the same one, from such starts."""
-        mine = self.method or (FixedLength() if self.settings.still else DDOT(self.settings.terminal))
-        if not isinstance(mine, DDOT):
-            return isinstance(trained, type(mine))
-        return (
-            isinstance(trained, DDOT)
-            and trained.couple is mine.couple
-            and starts_of(mine.terminal) <= starts_of(trained.terminal)
-        )
+    label: str
+    look: Look = _NEW
+    filling: Filling | None = None  # None: nothing is filled
+    recipe: str | None = None  # what trains a model of its own for the comparison
+    variant: bool = False  # of another contender: in the table of variants, not in the main ones
+    reference: bool = False  # knows the answer, or fills nothing: never marked as best
+    stepless: bool = False  # does not depend on the number of steps
 
 
-def ways() -> dict[str, Way]:
-    """The ways there are, by name.
+_REVEALS: dict[str, tuple[str, Reveal]] = {
+    "": ("", MostCertainFirst(greedy)),
+    "-leap": (", τ-leaps", Leap(greedy)),
+    "-drawn": (", pads drawn", MostCertainFirst(greedy_words)),
+}
+_STARTS: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": AsText()}
+_STILL = Settings(still=True)
 
-    ddot-u, ddot-r     grid or random start, the likeliest tokens, surest first; pads decide the length, and nothing but
-                       the network keeps the prompt in order
-    ddot-t             as ddot-u, but the prompt starts as a text, neighbours side by side; for a model trained so
-    no-ot, no-ot-u     as ddot-r and ddot-u, for a model trained without optimal transport
-    lc, pop            the paper's baselines, for models trained so; lc cannot be told where words are missing
-    …-leap             each of these with the paper's τ-leaps, which end in too many pads (docs/log.md)
-    …-drawn            each of these with [pad]s drawn as the model says: likeliest words, but no likeliest length
-    …-kept             ddot-u, -r and -t with the prompt's order and its whole words kept by projection; -kept-drawn too
-    ddot-u-planned, ddot-r-planned   as -kept, and the network first says how long each gap is
-    planned            planned lengths, slots that stay where they belong: `ddot infill` without its rules of spelling
-                       and its taste for short fills
-    fixed-guessed, fixed-oracle      plain masked diffusion at a guessed and at the true length
-    autoregressive     left to right after the prompt, for a model trained so; takes a look a token, whatever the steps
-    insertion          a token into every gap that wants one, again and again, for a model trained so
-    """
-    still = Settings(still=True)
-    reveals: dict[str, Reveal] = {
-        "": MostCertainFirst(greedy),
-        "-leap": Leap(greedy),
-        "-drawn": MostCertainFirst(greedy_words),
-    }
-    starts: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": AsText()}
-    moving = {name: DDOT(terminal=terminal, projections=()) for name, terminal in starts.items()}
-    by_pads: dict[str, DDOT | LeftContext | PositionPrediction] = {
-        **moving,
-        "no-ot": replace(moving["ddot-r"], couple=couple_independently),
-        "no-ot-u": replace(moving["ddot-u"], couple=couple_independently),
-        "lc": LeftContext(),
-        "pop": PositionPrediction(),
-    }
-    made = [
-        *(
-            Way(name + suffix, method=replace(method, reveal=reveal))
-            for suffix, reveal in reveals.items()
-            for name, method in by_pads.items()
-        ),
-        *(
-            Way(f"{name}-kept{suffix}", Settings(terminal=terminal, reveal=reveals[suffix]))
-            for suffix in ("", "-drawn")
-            for name, terminal in starts.items()
-        ),
-        Way("ddot-u-planned", Settings(terminal=grid_terminal), plans=True),
-        Way("ddot-r-planned", Settings(terminal=random_terminal), plans=True),
-        Way("planned", still, plans=True),
-        Way("fixed-guessed", still, _told_a_guess),
-        Way("fixed-oracle", still, _told_true_lengths),
-        Way("autoregressive", method=Autoregressive()),
-        Way("insertion", method=Insertion()),
-    ]
-    return {way.name: way for way in made}
+
+def _moving(start: str, couple: bool = True) -> Written:
+    method = DDOT(terminal=_STARTS[start], projections=())
+    return Written(method if couple else replace(method, couple=couple_independently))
+
+
+_BY_PADS = (
+    Contender("lc", "LC", Look("#CC79A7", "D"), Written(LeftContext()), "smollm2_lc"),
+    Contender("pop", "PoP", Look("#E69F00", "v"), Written(PositionPrediction()), "smollm2_pop"),
+    Contender("no-ot", "without OT", Look("#000000", "X"), _moving("ddot-r", couple=False), "smollm2_no_ot"),
+    Contender(
+        "no-ot-u",
+        "without OT, grid start",
+        Look("#000000", "X"),
+        _moving("ddot-u", couple=False),
+        "smollm2_no_ot",
+        variant=True,
+    ),
+    Contender("ddot-r", "DDOT-R", Look("#56B4E9", "o"), _moving("ddot-r"), "smollm2_ddot"),
+    Contender("ddot-u", "DDOT-U", Look("#0072B2", "s"), _moving("ddot-u"), "smollm2_ddot"),
+    Contender("ddot-t", "DDOT-T", Look("#D55E00", "^"), _moving("ddot-t"), "smollm2_ddot_t"),
+)
+
+
+def _revealed() -> Iterator[Contender]:
+    """The contenders whose length is decided by pads, with each way of revealing tokens."""
+    for suffix, (how, reveal) in _REVEALS.items():
+        for one in _BY_PADS:
+            assert isinstance(one.filling, Written)
+            filling = Written(replace(one.filling.method, reveal=reveal))  # type: ignore[type-var]
+            variant = one.variant or bool(suffix)
+            yield replace(one, name=one.name + suffix, label=one.label + how, filling=filling, variant=variant)
+
+
+def _kept() -> Iterator[Contender]:
+    """DDOT with the prompt kept by projection."""
+    starts = [one for one in _BY_PADS if one.name in _STARTS]
+    for suffix in ("", "-drawn"):
+        how, reveal = _REVEALS[suffix]
+        for one in starts:
+            filling = Kept(Settings(terminal=_STARTS[one.name], reveal=reveal))
+            name, label = f"{one.name}-kept{suffix}", f"{one.label}, words kept{how}"
+            yield replace(one, name=name, label=label, filling=filling, variant=True)
+    for one in starts[:2]:
+        filling = Kept(Settings(terminal=_STARTS[one.name]), planned_lengths)
+        name, label = f"{one.name}-planned", f"{one.label}, planned lengths"
+        yield replace(one, name=name, label=label, filling=filling, variant=True)
+
+
+_FIXED, _PRODUCT = Look("#999933", "h"), Look("#117733", "*")
+_ENTRIES: Iterable[Contender] = (
+    Contender(UNFILLED, "prompt, unfilled", Look("#AAAAAA", ""), reference=True, stepless=True),
+    Contender(
+        "autoregressive",
+        "autoregressive",
+        Look("#882255", "p"),
+        Written(Autoregressive()),
+        "smollm2_ar",
+        stepless=True,
+    ),
+    Contender("insertion", "insertion", Look("#009E73", "P"), Written(Insertion()), "smollm2_insertion"),
+    *_revealed(),
+    *_kept(),
+    Contender("planned", "planned lengths, still slots", Look("#7A7A7A", "*"), Kept(_STILL, planned_lengths)),
+    Contender("fixed-guessed", "fixed length, guessed", _FIXED, Kept(_STILL, guessed_lengths), "smollm2_fixed"),
+    Contender(
+        "fixed-oracle", "fixed length, oracle", _FIXED, Kept(_STILL, true_lengths), "smollm2_fixed", reference=True
+    ),
+    Contender("infill", "ddot infill", _PRODUCT, Product()),
+    Contender("infill-told", "ddot infill, told lengths", _PRODUCT, Product(told=True), reference=True),
+)
+CONTENDERS: dict[str, Contender] = {one.name: one for one in _ENTRIES}
+
+
+def contender(name: str) -> Contender:
+    """The contender of that name; for rows of a method that is not known here, one that says no more than the name."""
+    return CONTENDERS.get(name) or Contender(name, name)
+
+
+def order(name: str) -> tuple[int, str]:
+    """A sort key: the registry's order, then unknown methods by name."""
+    names = list(CONTENDERS)
+    return (names.index(name) if name in names else len(names), name)
+
+
+def learnt(name: str, recipe: str | None) -> bool:
+    """Whether a model by this recipe has learnt to fill as a contender does, as far as that is known."""
+    from ddot.training.recipes import RECIPES
+
+    filling = contender(name).filling
+    if recipe not in RECIPES or filling is None:
+        return True
+    return any(filling.learnt_from(plan.method) for plan in RECIPES[recipe]().plans)

@@ -1,16 +1,19 @@
-"""Fixed benchmark items and how they become prompts: what is given, what is missing, free or located.
+"""Fixed benchmark items: what is given, what is missing, and how they become prompts and templates.
 
-A line of a file is {"id", "words", "keep"}: the reference split at spaces and the indices of the words that are given;
-or {"id", "prefix", "middle", "suffix"}: a program, of which the middle is missing.
+A line of a file is {"id", …} with
+"words", "keep"               a sentence split at spaces, and the indices of the words that are given
+"prefix", "middle", "suffix"  a program (the prefix ends its line) or sentences, of which the middle is missing
+"text"                        a passage with the missing words between ⟦ and ⟧
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -19,13 +22,16 @@ from ddot.core.gaps import gap_hints
 from ddot.core.records import UNKNOWN, Example, Prompt
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import Tokenizer
+from ddot.infill.template import LONGEST, Template, parse, write
 
 Text = str | list[str]  # a program as it is written; a sentence as words
+TASKS = ("located", "free")  # told where words are missing, or not (the paper's task)
 
-# Programs: of their L tokens those that are kept free for what is missing (the middle of nine in ten is shorter than
-# 124, of four in five than 96), and the mean length of a middle, all measured on the dev items.
+# Programs: of their L slots those left for what is missing (nine in ten middles have fewer than 124 tokens, four in
+# five fewer than 96), and the mean length of a middle, measured on the dev items.
 CODE_GAP, CODE_MIDDLE = 96, 60
 _SENTENCE = 32  # tokens of a sentence, for a guess
+_FILL = 7  # tokens of a blank in a passage, for a guess: the mean over `people`
 
 
 @runtime_checkable
@@ -37,26 +43,31 @@ class Prompted(Protocol):
 
     @property
     def gap_lengths(self) -> Int[np.ndarray, "n"]:
-        """The true number of tokens missing after each given one, for the oracle."""
+        """The true number of tokens missing after each given one."""
+        ...
+
+    @property
+    def missing(self) -> Int[np.ndarray, "m"]:
+        """The tokens that are missing, in order."""
         ...
 
     @property
     def guess(self) -> int:
-        """How many tokens the whole may have, for a guess."""
+        """A guess of the number of tokens in the whole text."""
         ...
 
     def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
-        """The text with what the gaps hold: given parts as they were."""
+        """The text with these tokens in its gaps; given parts stay verbatim."""
         ...
 
     def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> Text:
-        """The text as it came out, all of it written by a model."""
+        """The text of all these tokens, written by a model."""
         ...
 
 
 @runtime_checkable
 class BenchmarkItem(Protocol):
-    """A reference, what is given of it, and how it becomes a prompt."""
+    """A reference, what is given of it, and how it becomes a prompt or a template."""
 
     @property
     def id(self) -> str: ...
@@ -72,12 +83,26 @@ class BenchmarkItem(Protocol):
 
     @property
     def slots(self) -> int:
-        """L at the least, while lengths are unknown."""
+        """The least L, while lengths are unknown."""
         ...
 
+    @property
+    def tasks(self) -> tuple[str, ...]: ...
+
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
-        """Located: the network is told where text is missing; free: it is not."""
+        """`located`: the network is told where text is missing."""
         ...
+
+    def template(self, told: bool) -> str | None:
+        """What a user of `ddot infill` would write, with the number of words if `told`; None if nothing is missing."""
+        ...
+
+
+def _template(literals: Sequence[str], missing: Sequence[str], told: bool) -> str | None:
+    """A template with a blank for each of the missing texts."""
+    counts = [min(LONGEST, len(text.split())) for text in missing]
+    blanks = [parse(f"___{{{count}}}" if told else "___").blanks[0] for count in counts]
+    return write(Template(tuple(literals), tuple(blanks))) if blanks else None
 
 
 @dataclass(frozen=True)
@@ -87,10 +112,8 @@ class Item:
     id: str
     words: tuple[str, ...]
     keep: tuple[int, ...]
-
-    @property
-    def slots(self) -> int:
-        return 0  # as many as the network is used to
+    tasks: ClassVar[tuple[str, ...]] = TASKS
+    slots: ClassVar[int] = 0  # as many as the network usually has
 
     @property
     def given(self) -> list[str]:
@@ -98,7 +121,7 @@ class Item:
 
     @property
     def missing(self) -> list[int]:
-        """Words missing before each given one, and behind the last."""
+        """The number of words missing before each given one, and after the last."""
         return [right - left - 1 for left, right in pairwise([-1, *self.keep, len(self.words)])]
 
     @property
@@ -115,7 +138,20 @@ class Item:
         for end, (left, right) in zip(ends, pairwise(borders), strict=True):
             gap_lengths[end] = sum(len(pieces[i]) for i in range(left + 1, right))
             is_open[end + 1] = gap_lengths[end] > 0 if located else True
-        return WordPrompt(_prompt(tokens, is_open, located), ends[1:], self.given, gap_lengths)
+        gone = np.concatenate([np.zeros(0, np.int64), *(pieces[i] for i in range(len(pieces)) if i not in self.keep)])
+        return WordPrompt(_prompt(tokens, is_open, located), ends[1:], self.given, gap_lengths, gone)
+
+    def template(self, told: bool) -> str | None:
+        literals, missing = [""], []
+        for left, right in pairwise([-1, *self.keep, len(self.words)]):
+            if right - left > 1:
+                missing.append(" ".join(self.words[left + 1 : right]))
+                literals.append("")
+            if right < len(self.words):
+                first = len(literals) == 1 and not literals[0]
+                literals[-1] += self.words[right] if first else " " + self.words[right]
+        literals = [literal + " " * (bool(literal) and n < len(missing)) for n, literal in enumerate(literals)]
+        return _template(literals, missing, told)
 
 
 @dataclass(frozen=True)
@@ -126,6 +162,7 @@ class WordPrompt:
     word_end: Int[np.ndarray, "given"]
     given: list[str]
     gap_lengths: Int[np.ndarray, "n"]
+    missing: Int[np.ndarray, "m"]
     guess: int = _SENTENCE
 
     def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
@@ -141,16 +178,14 @@ class WordPrompt:
 
 @dataclass(frozen=True)
 class CodeItem:
-    """A program of which a run of lines is missing. All of it counts; it is kept as it is written."""
+    """A program of which a run of lines is missing, verbatim."""
 
     id: str
     prefix: str
     middle: str
     suffix: str
-
-    @property
-    def slots(self) -> int:
-        return CODE_SLOTS
+    tasks: ClassVar[tuple[str, ...]] = TASKS
+    slots: ClassVar[int] = CODE_SLOTS
 
     @property
     def text(self) -> str:
@@ -166,7 +201,7 @@ class CodeItem:
 
     @property
     def missing(self) -> list[int]:
-        """Words missing before each given one, and behind the last."""
+        """The number of words missing before each given one, and after the last."""
         before, after = len(self.prefix.split()), len(self.suffix.split())
         return [0] * before + [len(self.words) - before - after] + [0] * after
 
@@ -174,10 +209,13 @@ class CodeItem:
     def unfilled(self) -> Text:
         return self.prefix + self.suffix
 
-    def prompted(self, tokenizer: Tokenizer, located: bool) -> "CodePrompt":
-        """As much around the gap as leaves room for what is missing; the rest is not shown, and comes back as it was.
+    def template(self, told: bool) -> str | None:
+        return _template((self.prefix, self.suffix), (self.middle,), told)
 
-        A program is encoded as corpora are, with a space before it.
+    def prompted(self, tokenizer: Tokenizer, located: bool) -> "CodePrompt":
+        """The part around the gap that leaves slots for what is missing; the rest is not shown, and stays verbatim.
+
+        A program is encoded with a space before it, as in corpora.
         """
         first, last = tokenizer.encode(" " + self.prefix), tokenizer.encode(self.suffix)
         shown = CODE_SLOTS - CODE_GAP - 2  # without the edges
@@ -190,12 +228,13 @@ class CodeItem:
         edges = [tokenizer.vocabulary.sep if part else tokenizer.edge for part in (cut, len(last) - after)]
         tokens = np.array([edges[0], *first[cut:], *last[:after], edges[1]], np.int64)
         gap_lengths, is_open = np.zeros(len(tokens), np.int64), np.zeros(len(tokens) + 1, bool)
-        gap_lengths[before] = len(tokenizer.encode(self.middle))
+        missing = tokenizer.encode(self.middle)
+        gap_lengths[before] = len(missing)
         is_open[before + 1] = True
         if not located:
             is_open[1:-1] |= _word_begins(tokens[1:], tokenizer)
         prompt = _prompt(tokens, is_open, located)
-        return CodePrompt(prompt, gap_lengths, self.prefix + self.suffix, start, stop, tuple(ends[cut:]))
+        return CodePrompt(prompt, gap_lengths, missing, self.prefix + self.suffix, start, stop, tuple(ends[cut:]))
 
 
 @dataclass(frozen=True)
@@ -204,6 +243,7 @@ class CodePrompt:
 
     prompt: Prompt
     gap_lengths: Int[np.ndarray, "n"]
+    missing: Int[np.ndarray, "m"]
     given: str
     start: int
     stop: int
@@ -215,7 +255,7 @@ class CodePrompt:
 
     @property
     def is_cut(self) -> bool:
-        """Not all that is given is shown."""
+        """Whether a part of what is given is not shown."""
         return self.stop - self.start < len(self.given)
 
     def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
@@ -228,6 +268,86 @@ class CodePrompt:
         if not self.start:
             written = written.removeprefix(" ")  # which it was encoded with
         return self.given[: self.start] + written + self.given[self.stop :]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Running text with one or more blanks; `fills` are the words that were there."""
+
+    id: str
+    literals: tuple[str, ...]
+    fills: tuple[str, ...]
+    tasks: ClassVar[tuple[str, ...]] = ("located",)
+    slots: ClassVar[int] = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(part for both in zip(self.literals, (*self.fills, ""), strict=True) for part in both)
+
+    @cached_property
+    def words(self) -> list[str]:
+        return self.text.split()
+
+    @property
+    def given(self) -> list[str]:
+        """Words of the literal text; a mark beside a blank is no word of its own."""
+        marked = "\0".join(self.literals).split()
+        return [word for word in marked if "\0" not in word]
+
+    @property
+    def unfilled(self) -> Text:
+        return "".join(self.literals)
+
+    def template(self, told: bool) -> str | None:
+        return _template(self.literals, self.fills, told)
+
+    def fills_in(self, text: str) -> list[str] | None:
+        """What stands at each blank of a text with the same literals, or None; of several readings the shortest
+        first fill."""
+        found = re.fullmatch("(.*?)".join(map(re.escape, self.literals)), text, re.DOTALL)
+        return None if found is None else list(found.groups())
+
+    def prompted(self, tokenizer: Tokenizer, located: bool) -> "PassagePrompt":
+        if not located:
+            raise ValueError(f"item '{self.id}' has its blanks marked: it is for the located task alone")
+        tokens, after, missing, gap_lengths = [np.array([tokenizer.edge])], [], [], [0]
+        for literal, fill in zip(self.literals, (*self.fills, None), strict=True):
+            if text := " ".join(literal.split()):
+                encoded = tokenizer.encode(" " * (len(tokens) == 1 or literal[0].isspace()) + text)
+                tokens.append(encoded)
+                gap_lengths += [0] * len(encoded)
+            if fill is not None:
+                after.append(len(gap_lengths) - 1)
+                glued = literal and not literal[-1].isspace()
+                missing.append(tokenizer.encode(fill if glued else " " + fill))
+                gap_lengths[-1] += len(missing[-1])
+        every = np.concatenate([*tokens, [tokenizer.edge]]).astype(np.int64)
+        is_open = np.zeros(len(every) + 1, bool)
+        is_open[np.array(after, np.int64) + 1] = True
+        lengths = np.array([*gap_lengths, 0], np.int64)
+        return PassagePrompt(_prompt(every, is_open, True), lengths, np.concatenate(missing), self.literals, after)
+
+
+@dataclass(frozen=True)
+class PassagePrompt:
+    """A passage between two edge tokens; `after[i]` is the prompt token before blank i."""
+
+    prompt: Prompt
+    gap_lengths: Int[np.ndarray, "n"]
+    missing: Int[np.ndarray, "m"]
+    literals: tuple[str, ...]
+    after: list[int]
+
+    @property
+    def guess(self) -> int:
+        return len(self.prompt) + _FILL * len(self.after)
+
+    def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
+        fills = [tokenizer.decode(gaps[after + 1]).strip() for after in self.after]
+        return "".join(part for both in zip(self.literals, (*fills, ""), strict=True) for part in both)
+
+    def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> Text:
+        return tokenizer.decode(tokens[tokens != tokenizer.edge]).strip()
 
 
 def _prompt(tokens: Int[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"], located: bool) -> Prompt:
@@ -260,13 +380,11 @@ def read_set(bench: Path, dataset: str, split: str) -> list[BenchmarkItem]:
 def read_items(file: Path) -> list[BenchmarkItem]:
     """The items of a benchmark file."""
     if not file.is_file():
-        raise FileNotFoundError(
-            f"no benchmark at {file}; wanted a .jsonl file with words and keep, or a program's parts"
-        )
+        raise FileNotFoundError(f"no benchmark at {file}; wanted a .jsonl file of items")
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is no text ({error.reason}); wanted a .jsonl file of items") from None
+        raise ValueError(f"{file} is not UTF-8 text ({error.reason}); wanted a .jsonl file of items") from None
     items: list[BenchmarkItem] = []
     known: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
@@ -277,27 +395,41 @@ def read_items(file: Path) -> list[BenchmarkItem]:
             name = row.get("id", str(number))
             name = str(name) if type(name) is int else _text(name)
             if known.setdefault(name, number) != number:
-                raise TypeError(f"the id '{name}' is that of line {known[name]} too; give each item its own")
-            if "prefix" in row:
-                items.append(CodeItem(name, *(_text(row[part]) for part in ("prefix", "middle", "suffix"))))
-            else:
-                if not isinstance(row["words"], list):
-                    raise TypeError(f'"words" is {json.dumps(row["words"])[:40]}; wanted a list')
-                items.append(_sentence(name, [_word(word) for word in row["words"]], row["keep"]))
+                raise TypeError(f"the id '{name}' is also that of line {known[name]}; give each item its own")
+            items.append(_item(name, row))
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
-                f'{file}, line {number}: wanted {{"words", "keep"}} or {{"prefix", "middle", "suffix"}} '
-                f'with an "id" if there is one ({said})'
+                f'{file}, line {number}: wanted {{"words", "keep"}}, {{"prefix", "middle", "suffix"}} or {{"text"}}, '
+                f'and an "id" if there is one ({said})'
             ) from None
     if not items:
-        raise ValueError(f"{file} has no items; wanted one a line")
+        raise ValueError(f"{file} has no items; wanted one per line")
     return items
+
+
+def _item(name: str, row: dict[str, object]) -> BenchmarkItem:
+    if "prefix" in row:
+        prefix, middle, suffix = (_text(row[part]) for part in ("prefix", "middle", "suffix"))
+        if not prefix or prefix.endswith("\n"):
+            return CodeItem(name, prefix, middle, suffix)
+        return Passage(name, (prefix.rstrip() + " ", " " * bool(suffix) + suffix.lstrip()), (middle.strip(),))
+    if "words" not in row and "text" in row:
+        parts = re.split("⟦(.*?)⟧", _text(row["text"]), flags=re.DOTALL)
+        if len(parts) < 3 or not all(part.strip() for part in parts[1::2]):
+            raise TypeError('"text" has no words between ⟦ and ⟧')
+        return Passage(name, tuple(parts[::2]), tuple(parts[1::2]))
+    words, keep = row["words"], row["keep"]
+    if not isinstance(words, list):
+        raise TypeError(f'"words" is {json.dumps(words)[:40]}; wanted a list')
+    if not isinstance(keep, list):
+        raise TypeError(f'"keep" is {json.dumps(keep)[:40]}; wanted a list')
+    return _sentence(name, [_word(word) for word in words], keep)
 
 
 def _word(word: object) -> str:
     if _text(word).split() != [word]:
-        raise TypeError(f"{json.dumps(word)} is no word; wanted some letters or signs without white space")
+        raise TypeError(f"{json.dumps(word)} is not a word; wanted characters without white space")
     return str(word)
 
 
@@ -309,5 +441,5 @@ def _sentence(name: str, words: list[str], keep: list[int]) -> Item:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value

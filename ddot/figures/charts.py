@@ -5,27 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddot.evaluation.rows import UNFILLED
+from ddot.evaluation.contenders import contender
 from ddot.figures.canvas import canvas, form_of, image
 from ddot.figures.curves import Chart, Curve
 from ddot.files import write_whole
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
-# A method has one colour and mark wherever it is drawn, in all its ways (`ddot-u-leap` those of `ddot-u`).
-_LOOKS = {
-    UNFILLED: ("#AAAAAA", ""),
-    "autoregressive": ("#882255", "p"),
-    "insertion": ("#009E73", "P"),
-    "lc": ("#CC79A7", "D"),
-    "pop": ("#E69F00", "v"),
-    "no-ot": ("#000000", "X"),
-    "ddot-r": ("#56B4E9", "o"),
-    "ddot-u": ("#0072B2", "s"),
-    "ddot-t": ("#D55E00", "^"),
-    "planned": ("#7A7A7A", "*"),
-    "fixed": ("#999933", "h"),
-}
-_ANOTHER = ("#332288", "d")  # of a method that is not known here
 # Curves of one method in one figure: other ways, other models.
 _DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 4)), (0, (9, 3)), (0, (6, 1, 1, 1)))
 Look = tuple[str, str, Any]  # colour, mark, dashes
@@ -59,7 +44,7 @@ def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:
     drawn: Counter[tuple[str, str]] = Counter()
     for curve in (curve for chart in charts for curve in chart.curves):
         if curve.name not in found:
-            look = next((look for name, look in _LOOKS.items() if f"{curve.method}-".startswith(f"{name}-")), _ANOTHER)
+            look = contender(curve.method).look
             found[curve.name] = (*look, _dashes(drawn[look]))
             drawn[look] += 1
     return found

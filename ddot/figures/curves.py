@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
+from ddot.evaluation.contenders import contender, order
 from ddot.evaluation.rows import UNFILLED, Row, measured
-from ddot.evaluation.tables.lines import LABELS, SETS, TASKS, Line, gather, task_lines
+from ddot.evaluation.tables.lines import SETS, TASKS, Line, gather, task_lines
 from ddot.evaluation.tables.naming import Naming, model_name, several_models
 
 AXES = {
@@ -18,8 +19,6 @@ AXES = {
     "d2": "different 2-grams, %", "d4": "different 4-grams, %", "perplexity": "perplexity",
     "length_error_abs": "length error, words", "gaps_found": "gaps found, %", "gaps_extra": "texts with extra gaps, %",
 }  # fmt: skip
-# What steps mean nothing to: a level, not a curve over them.
-STEPLESS = (UNFILLED, "autoregressive")
 ADDS_KEPT = "ddot score rows.jsonl --bench DIR --metrics success adds it"
 Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # of the number of given words, where there are more numbers than that
@@ -123,9 +122,9 @@ def _at_steps(name: str, lines: Sequence[Line], dataset: str, metric: str) -> Cu
     method = lines[0].method
     points = [_point(line, dataset, metric, float(line.steps or 0)) for line in lines]
     found = sorted((point for point in points if point is not None), key=lambda point: point.x)
-    if method in STEPLESS:
+    if contender(method).stepless:
         found = found[-1:]
-    return Curve(name, method, tuple(found), level=method in STEPLESS) if found else None
+    return Curve(name, method, tuple(found), level=contender(method).stepless) if found else None
 
 
 def _at_seconds(name: str, lines: Sequence[Line], dataset: str, metric: str) -> Curve | None:
@@ -133,7 +132,7 @@ def _at_seconds(name: str, lines: Sequence[Line], dataset: str, metric: str) -> 
     points = []
     for line in lines:
         seconds = line.measure(dataset, "seconds")
-        steps = "" if method in STEPLESS or line.steps is None else f"{line.steps} steps"
+        steps = "" if contender(method).stepless or line.steps is None else f"{line.steps} steps"
         if method == UNFILLED or (seconds is not None and seconds.mean > 0):
             points.append(_point(line, dataset, metric, seconds.mean if seconds else 0.0, steps))
     found = sorted((point for point in points if point is not None), key=lambda point: point.x)
@@ -181,7 +180,7 @@ def success_by_given(
     def name_of(way: tuple[Any, ...]) -> str:
         """The same in every chart."""
         method, model, taken, split, items = way
-        parts = [LABELS.get(method, method), *[model_name(model)] * (method in models)]
+        parts = [contender(method).label, *[model_name(model)] * (method in models)]
         parts += [f"{taken} steps"] * steps + [f"{split} split"] * (split != "test")
         return ", ".join([*parts, *[f"n = {items:,}"] * sizes])
 
@@ -204,8 +203,7 @@ def _success_chart(
         edges = sorted({every[len(every) * part // _RANGES] for part in range(_RANGES)})
         ranges = [(low, high - 1) for low, high in zip(edges, [*edges[1:], counts[-1] + 1], strict=True)]
     curves = []
-    order = list(LABELS)
-    for way in sorted(ways, key=lambda way: (order.index(way[0]) if way[0] in order else len(order), *map(str, way))):
+    for way in sorted(ways, key=lambda way: (order(way[0]), *map(str, way))):
         points = []
         for place, (low, high) in enumerate(ranges):
             inside = [both for count, both in ways[way].items() if low <= count <= high]

@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.cli.evaluation import _not_learnt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.evaluation.contenders import Way, ways
+from ddot.evaluation.contenders import CONTENDERS, learnt
+from ddot.evaluation.filling import Loaded, Written
 from ddot.evaluation.items import CodeItem, Item, read_items
 from ddot.evaluation.metrics import Fluency
 from ddot.evaluation.rescore import contrast, read_texts, rescore
 from ddot.evaluation.rows import measured
-from ddot.evaluation.run import Loaded, evaluate, generate
+from ddot.evaluation.run import evaluate, generate
 from ddot.evaluation.store import Ledger, append, mend
 from ddot.evaluation.tables import read_rows, render
 from ddot.infill.lengths import roomy
+from ddot.infill.model import Model
 from ddot.methods.insertion import Insertion
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.embedded import training_of
@@ -30,8 +31,8 @@ from ddot.network.llama import LlamaConfig
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
 # Ways that keep given words whole and in order by construction, whatever the network says.
-KEPT = {"planned", "fixed-guessed", "fixed-oracle", "ddot-u-planned", "ddot-r-planned"}
-KEPT |= {name for name in ways() if "-kept" in name}
+KEPT = {name for name, one in CONTENDERS.items() if not isinstance(one.filling, Written)}
+FILLED = [name for name, one in CONTENDERS.items() if one.filling]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def model():
     torch.manual_seed(0)
     tokenizer = learn_bpe(SENTENCES, 320)
     config = DenoiserConfig.extended(LlamaConfig(32, 1, 2, 1, 64, tokenizer.vocabulary.rows), tokenizer.vocabulary)
-    return Loaded(Denoiser(config).eval(), tokenizer, "tiny", batch=2)
+    return Loaded(Model(Denoiser(config).eval(), tokenizer), "tiny", batch=2)
 
 
 @pytest.fixture
@@ -56,13 +57,13 @@ def rows_of(model, bench, output, methods=("unfilled", "planned"), **more):
 
 
 def test_every_way_gives_a_row_for_every_item(model, bench, tmp_path):
-    rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=("unfilled", *ways()))
-    told_nothing = [name for name, way in ways().items() if not way.hears]
-    assert told_nothing == ["lc", "lc-leap", "lc-drawn"]
-    assert len(rows) == 2 * (1 + len(ways())) - len(told_nothing)
+    rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=tuple(CONTENDERS))
+    alone = {name: CONTENDERS[name].filling.tasks for name in FILLED if len(CONTENDERS[name].filling.tasks) == 1}
+    assert alone == {**dict.fromkeys(["lc", "lc-leap", "lc-drawn"], ("free",)), "infill-told": ("located",)}
+    assert len(rows) == 2 * len(CONTENDERS) - len(alone)
     for row in rows:
         assert row["items"] == 3
-        if row["method"] in ("unfilled", *KEPT):
+        if row["method"] in KEPT:
             assert row["success"] == 100.0
     texts = (tmp_path / "rows.texts.jsonl").read_text().splitlines()
     assert len(texts) == 3 * len(rows)
@@ -70,7 +71,7 @@ def test_every_way_gives_a_row_for_every_item(model, bench, tmp_path):
 
 def test_unfilled_located_and_full_items_by_hand(model, bench):
     items = read_items(bench / "own.test.jsonl")
-    texts, _ = generate(model, items, ways()["fixed-oracle"], located=True, steps=2)
+    texts, _ = generate(model, items, CONTENDERS["fixed-oracle"].filling, located=True, steps=2)
     assert texts[1] == list(items[1].words)  # nothing was missing, nothing is added
     assert texts[0][:3] == ["the", "small", "boat"]
 
@@ -87,11 +88,11 @@ def test_longer_texts_are_filled_fewer_at_once(model, bench):
     programs = [CodeItem(str(i), "x = 1\n", "y = 2\n", "z = 3\n") for i in range(5)]
     for items, expected in ((words, [8, 4]), (programs, [2, 2, 1])):  # 64 slots are usual, programs ask for 256
         seen.clear()
-        generate(replace(model, batch=8), items, Way("counting", method=Counting()), located=False, steps=2)
+        generate(replace(model, batch=8), items, Written(Counting()), located=False, steps=2)
         assert seen == expected
 
 
-@pytest.mark.parametrize("name", list(ways()))
+@pytest.mark.parametrize("name", [name for name in FILLED if name != "infill-told"])
 def test_a_text_does_not_depend_on_those_it_is_filled_with(model, name):
     """Alone, and among others of which one is too long for the usual number of slots, and so gets more."""
     words = ("the", "small", "boat", "left", "the", "old", "harbour", "at", "dawn")
@@ -100,8 +101,8 @@ def test_a_text_does_not_depend_on_those_it_is_filled_with(model, name):
     items = [*few, long]
     prompts = [len(item.prompted(model.tokenizer, False).prompt) for item in items]
     assert roomy(prompts[0], model.denoiser.config.slots) < roomy(prompts[-1], model.denoiser.config.slots)
-    alone, _ = generate(replace(model, batch=1), items, ways()[name], located=False, steps=3)
-    together, _ = generate(replace(model, batch=8), items, ways()[name], located=False, steps=3)
+    alone, _ = generate(replace(model, batch=1), items, CONTENDERS[name].filling, located=False, steps=3)
+    together, _ = generate(replace(model, batch=8), items, CONTENDERS[name].filling, located=False, steps=3)
     assert alone == together
 
 
@@ -143,14 +144,18 @@ def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
 def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
     program = {"id": "1", "prefix": "def f(x):\n    y = 1\n", "middle": "    y += x\n", "suffix": "\n    return  y"}
     (tmp_path / "code-block.test.jsonl").write_text(json.dumps(program) + "\n")
-    methods = ("unfilled", *ways())
+    program_item = CodeItem
+    methods = tuple(CONTENDERS)
     rows = list(evaluate(model, tmp_path, tmp_path / "rows.jsonl", ["code-block"], methods=methods, steps=(2,)))
-    told = [name for name in methods if not name.startswith("lc")]
-    assert [row["method"] for row in rows] == [*told, *methods]
+    located, free = (
+        [name for name in methods if task in (CONTENDERS[name].filling or program_item).tasks]
+        for task in ("located", "free")
+    )
+    assert [row["method"] for row in rows] == [*located, *free]
     assert all(row["cut"] == 0 for row in rows)
     texts = [json.loads(line) for line in (tmp_path / "rows.texts.jsonl").read_text().splitlines()]
     for row in texts:
-        if row["task"] == "located" and row["method"] in KEPT:
+        if row["task"] == "located" and row["method"] in KEPT - {"unfilled"}:
             assert row["text"].startswith(program["prefix"])
             assert row["text"].endswith(program["suffix"])
         if row["method"] == "unfilled":
@@ -341,14 +346,15 @@ def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(
     model, bench, tmp_path, monkeypatch, changed, threads
 ):
     """By what wrote them; anything else fills them anew. Seconds are of what was filled in one go."""
-    trained, whole, output = replace(model, batch=1, threads=threads), tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
+    again = Model(model.denoiser, model.tokenizer, threads=threads)
+    trained, whole, output = replace(model, model=again, batch=1), tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
     asked, heard = {"methods": ("ddot-u", "planned"), "tasks": ("free",)}, []
     rows_of(replace(trained, training={"training_steps": 20}), bench, whole, **asked)
     texts = whole.with_suffix(".texts.jsonl").read_text().splitlines(True)
     output.with_suffix(".texts.jsonl").write_text("".join(texts[:4]))  # all three of one row, one of the other
     after = replace(trained, training={"training_steps": 21 if changed == "training" else 20})
     if changed == "weights":
-        after = replace(after, denoiser=deepcopy(model.denoiser))
+        after = replace(after, model=Model(deepcopy(model.denoiser), model.tokenizer, threads=threads))
         torch.nn.init.normal_(next(after.denoiser.parameters()))
     if changed == "items":
         file = bench / "own.test.jsonl"
@@ -449,7 +455,11 @@ def test_mistakes(model, bench, tmp_path):
         list(evaluate(model, bench, tmp_path / "r.jsonl", ["other"]))
 
 
-def test_ways_a_model_has_not_learnt():
+def _not_learnt(names, recipe):
+    return [name for name in names if not learnt(name, recipe)]
+
+
+def test_contenders_a_model_has_not_learnt():
     names = ["unfilled", "ddot-u-leap", "lc", "pop-drawn", "planned", "fixed-oracle", "autoregressive", "insertion"]
     assert _not_learnt(names, "smollm2") == ["lc", "pop-drawn", "autoregressive", "insertion"]
     assert _not_learnt(names, "smollm2_lc") == [name for name in names if name not in ("unfilled", "lc")]

@@ -131,16 +131,16 @@ def test_files_hold_both_kinds(tmp_path):
         "no",
     ):
         file.write_text(wrong + "\n")
-        with pytest.raises(ValueError, match=r'line 1: wanted \{"words", "keep"\} or \{"prefix"'):
+        with pytest.raises(ValueError, match=r'line 1: wanted \{"words", "keep"\}, \{"prefix"'):
             read_items(file)
     file.write_text('{"id": 7, "words": ["a"], "keep": [0]}\n{"id": "7", "words": ["b"], "keep": [0]}\n')
-    with pytest.raises(ValueError, match=r"line 2: .*the id '7' is that of line 1 too; give each item its own"):
+    with pytest.raises(ValueError, match=r"line 2: .*the id '7' is also that of line 1; give each item its own"):
         read_items(file)
     file.write_text("\n")
-    with pytest.raises(ValueError, match=r"some\.test\.jsonl has no items; wanted one a line"):
+    with pytest.raises(ValueError, match=r"some\.test\.jsonl has no items; wanted one per line"):
         read_items(file)
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"some\.test\.jsonl is no text"):
+    with pytest.raises(ValueError, match=r"some\.test\.jsonl is not UTF-8"):
         read_items(file)
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ddot.evaluation.contenders import contender
 from ddot.evaluation.rows import HEADS, Row, is_difference, is_number, place_of
-from ddot.evaluation.tables.lines import LABELS, LOWER_IS_BETTER, SETS, number_format, signed
+from ddot.evaluation.tables.lines import LOWER_IS_BETTER, SETS, number_format, signed
 from ddot.evaluation.tables.naming import model_name
 from ddot.evaluation.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
 
@@ -40,11 +41,11 @@ def difference_tables(rows: Sequence[Row]) -> list[Table]:
     several = _have_several(lines)
     sections: dict[str, list[tuple[Cell, ...]]] = {}
     for line, cells in zip(lines, found.values(), strict=True):
-        title = [f"{LABELS.get(line['first'], line['first'])} minus …", line["task"], f"{line['steps']} steps"]
+        title = [f"{contender(line['first']).label} minus …", line["task"], f"{line['steps']} steps"]
         title += [f"{line['split']} split"] * (line["split"] != "test")
         title += [f"n = {line['items']}"] * ("items" in differ) + [f"seed {line['seed']}"] * ("seed" in differ)
         title += [model_name(line["model"])] * ("model" in differ)
-        name = [LABELS.get(line["second"], line["second"])]
+        name = [contender(line["second"]).label]
         name += [model_name(line["other"])] * (line["second"] in several)
         body = (cell(", ".join(name)), *(_cell(cells.get(column)) for column in columns))
         sections.setdefault(", ".join(title), []).append(body)

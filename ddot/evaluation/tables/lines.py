@@ -10,36 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ddot.evaluation.contenders import CONTENDERS, contender, order
 from ddot.evaluation.rows import UNFILLED, Row, is_number
 from ddot.evaluation.tables.page import EMPTY, Cell, Piece, cell
 
-_BY_PADS = {
-    "lc": "LC",
-    "pop": "PoP",
-    "no-ot": "without OT",
-    "no-ot-u": "without OT, grid start",
-    "ddot-r": "DDOT-R",
-    "ddot-u": "DDOT-U",
-    "ddot-t": "DDOT-T",
-}
-_REVEALS = {"": "", "-leap": ", τ-leaps", "-drawn": ", pads drawn"}
-LABELS = {
-    UNFILLED: "prompt, unfilled",
-    "autoregressive": "autoregressive",
-    "insertion": "insertion",
-    **{name + suffix: label + how for suffix, how in _REVEALS.items() for name, label in _BY_PADS.items()},
-    **{
-        f"{name}-kept{suffix}": f"{_BY_PADS[name]}, words kept{_REVEALS[suffix]}"
-        for suffix in ("", "-drawn")
-        for name in ("ddot-r", "ddot-u", "ddot-t")
-    },
-    "ddot-r-planned": "DDOT-R, planned lengths",
-    "ddot-u-planned": "DDOT-U, planned lengths",
-    "planned": "planned lengths, still slots",
-    "fixed-guessed": "fixed length, guessed",
-    "fixed-oracle": "fixed length, oracle",
-}
-REFERENCES = (UNFILLED, "fixed-oracle")  # fills nothing; is told what the others must find: never the best
+LABELS = {name: one.label for name, one in CONTENDERS.items()}
 SETS = {
     "1bw-block": "One-Billion-Word, block",
     "yelp-block": "Yelp, block",
@@ -149,12 +124,11 @@ def gather(
     lines = []
     for (method, model, task, split, steps, limit), found in groups.items():
         lines.append(Line(method, model, task, split, steps, limit, found))
-    order = list(LABELS)
     return sorted(
         lines,
         key=lambda line: (
-            order.index(line.method) if line.method in order else len(order),
-            *(line.method, line.model, line.split != "test", line.steps or 0, line.limit or math.inf),
+            order(line.method),
+            *(line.model, line.split != "test", line.steps or 0, line.limit or math.inf),
         ),
     )
 
@@ -255,7 +229,7 @@ def best(lines: Sequence[Line], dataset: str, metric: str, alike: Callable[[Line
     groups: dict[Any, dict[int, float]] = {}
     for place, (line, trained) in enumerate(zip(lines, _compared_by(lines), strict=True)):
         found = line.measure(dataset, metric)
-        if found is not None and line.method not in REFERENCES:
+        if found is not None and not contender(line.method).reference:
             groups.setdefault((line.split, line.limit, trained, alike(line)), {})[place] = found.rounded(metric)
     choose = min if metric in LOWER_IS_BETTER else max
     tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]

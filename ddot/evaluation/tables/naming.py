@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from ddot.evaluation.contenders import contender
 from ddot.evaluation.rows import UNFILLED
-from ddot.evaluation.tables.lines import LABELS, Line, equally_trained
+from ddot.evaluation.tables.lines import Line, equally_trained
 from ddot.evaluation.tables.page import Section
 
 
@@ -40,7 +41,7 @@ class Naming:
         return cls(models, len(steps) > 1, timed and len(devices) > 1, items)
 
     def name(self, line: Line) -> str:
-        parts = [LABELS.get(line.method, line.method)]
+        parts = [contender(line.method).label]
         if line.method != UNFILLED:
             parts += [model_name(line.model)] * (line.method in self.models) + [f"{line.steps} steps"] * self.steps
             parts += sorted(line.every("device")) * self.devices
@@ -79,7 +80,7 @@ def _models(lines: Sequence[Line], named: frozenset[str]) -> list[str]:
     trained: dict[str, list[str]] = {}
     for line in lines:
         name = model_name(line.model)
-        ways.setdefault(name, []).extend([LABELS.get(line.method, line.method)] * (line.method not in named))
+        ways.setdefault(name, []).extend([contender(line.method).label] * (line.method not in named))
         trained.setdefault(name, []).extend(_trainings(line))
     if not any(ways.values()) and not any(trained.values()):
         return []
