@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, Seed, app, cuda, load_model, names_of, numbers, show
+from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model, names_of, numbers, show
 
 if TYPE_CHECKING:
     from ddot.evaluation.metrics import Fluency
@@ -32,9 +32,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="test, or dev for tuning.")] = "test",
     seed: Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Only the first so many items.")] = None,
-    metrics: Annotated[
-        str, typer.Option(help="Names, with commas.")
-    ] = "bleu2,bleu4,success,length_error,length_error_abs",
+    metrics: Annotated[str | None, typer.Option(help="Names, separated by commas. Default: the usual ones.")] = None,
     device: Device = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts of 64 slots that a GPU fills at once.")] = 512,
     language_model: LanguageModelFolder = None,
@@ -53,8 +51,9 @@ def evaluate(
     from ddot.evaluation.tables import read_rows
     from ddot.network.embedded import find, is_compressed, training_of
 
-    options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods, "--metrics": metrics}
-    sets, kinds, ways, measures = (names_of(text, option) for option, text in options.items())
+    options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods}
+    sets, kinds, ways = (names_of(text, option) for option, text in options.items())
+    measures = names_of(metrics, "--metrics") if metrics else []
     counts = numbers(steps, "--steps")
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
@@ -69,7 +68,7 @@ def evaluate(
         )
     fluency = _fluency(language_model, measures, device)
     rows = []
-    asked_of = (loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures, fluency)
+    asked_of = (loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures or None, fluency)
     for row in rows_of(*asked_of, _progress()):
         print(f"ddot: {_about(row)}: done", file=sys.stderr)
         rows.append(row)
@@ -122,6 +121,32 @@ def _folder_of(model: str) -> str | None:
     if not folder.exists():
         raise FileNotFoundError(f"{model} is a recipe, and there is no {folder}; ddot train {model} --output {folder}")
     return str(folder)
+
+
+@app.command()
+def nats(
+    bench: Annotated[Path, typer.Option(help="Folder with NAME.SPLIT.jsonl files.")],
+    model: ModelName = None,
+    datasets: Annotated[str, typer.Option(help="Names, separated by commas.")] = "people,rocstories,1bw-block",
+    split: Annotated[str, typer.Option(help="dev or test.")] = "dev",
+    limit: Annotated[int | None, typer.Option(min=1, help="Texts per set. Default: all of people, 50, 90.")] = None,
+    language_model: Annotated[
+        Path | None,
+        typer.Option(help="A causal model made by ddot convert: sees the text before the blank only."),
+    ] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Nats per token of a blank's true words, revealed from left to right: the model sees both sides and the length.
+
+    Example: ddot nats --bench bench --language-model runs/base/smollm2
+    """
+    from ddot.evaluation.metrics.fluency import causal_model
+    from ddot.evaluation.nats import measure
+
+    asked, sets = load_model(model, device), names_of(datasets, "--datasets")
+    causal = causal_model(language_model, device=str(asked.denoiser.device)) if language_model else None
+    show(measure(asked.denoiser, asked.tokenizer, bench, sets, split, limit, causal), as_json)
 
 
 @app.command("score")

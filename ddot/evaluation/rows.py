@@ -14,6 +14,8 @@ HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
     "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra", "exact": "EM",
+    "rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "fill_length_error": "words", "fill_length_error_abs": "words ±",
+    "fill_length_near": "near", "fill_empty": "empty",
 }  # fmt: skip
 
 Row = Mapping[str, Any]

@@ -17,7 +17,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Filling, Loaded
 from ddot.evaluation.items import TASKS, BenchmarkItem, CodePrompt, Text, read_set
-from ddot.evaluation.metrics import METRICS, Fluency, score
+from ddot.evaluation.metrics import METRICS, Fluency, score, usual
 from ddot.evaluation.store import Ledger
 from ddot.network.devices import called
 from ddot.version import commit, source
@@ -57,7 +57,7 @@ def evaluate(
     split: str = "test",
     seed: int = 0,
     limit: int | None = None,
-    metrics: Sequence[str] = ("bleu2", "bleu4", "success", "length_error", "length_error_abs"),
+    metrics: Sequence[str] | None = None,
     fluency: Fluency | None = None,
     tell: Callable[[Mapping[str, Any], int, int], None] = lambda *_: None,
 ) -> Iterator[dict[str, Any]]:
@@ -69,7 +69,7 @@ def evaluate(
     for name, given, known in (
         ("task", tasks, TASKS),
         ("method", methods, tuple(CONTENDERS)),
-        ("metric", metrics, tuple(METRICS)),
+        ("metric", metrics or (), tuple(METRICS)),
     ):
         unknown = sorted(set(given) - set(known))
         if unknown:
@@ -98,7 +98,7 @@ def evaluate(
         else:
             row |= model.training
             texts, seconds = _filled(model, items, filling, row, made, ledger, tell)
-        row |= score(items, texts, metrics, fluency) | _cut(items, model.tokenizer)
+        row |= score(items, texts, metrics or usual(items), fluency) | _cut(items, model.tokenizer)
         row |= {} if seconds is None else {"seconds": seconds}
         row |= {"batch": model.batch, "device": called(model.denoiser.device), "commit": code}
         if row not in ledger:  # another one may have been faster

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import exp, nan
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
+from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.metrics.sums import Sums
+from ddot.network.denoiser import Denoiser
 from ddot.network.folder import load_config, load_model, model_folder
 from ddot.network.llama import LlamaConfig
 from ddot.network.trunk import left_to_right
@@ -33,12 +37,46 @@ def _perplexity(sums: Float[np.ndarray, "2"]) -> float:
     return exp(sums[0] / sums[1]) if sums[1] else nan
 
 
-def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> LanguageModel:
-    """The language model in a folder made by `ddot convert` from a Llama-family one, reading left to right again.
+@dataclass(frozen=True)
+class Causal:
+    """A Llama-family language model that reads from left to right.
 
     A text is read after the token that ends texts, so that its first token counts too; where the tokenizer has no such
     token, the first one is read and not counted.
     """
+
+    denoiser: Denoiser
+    tokenizer: Tokenizer
+    batch: int = 16
+
+    def __call__(self, texts: Sequence[str]) -> tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]:
+        has_edge = self.tokenizer.edge < self.tokenizer.vocabulary.base
+        start = [self.tokenizer.edge] if has_edge else []
+        rows = [[*start, *tokens.tolist()] for tokens in self.tokenizer.encode_batch(list(texts))]
+        counts = [max(0, len(row) - 1) for row in rows]
+        return self.nats(rows, counts), np.array(counts)
+
+    def nats(self, rows: Sequence[Sequence[int]], counts: Sequence[int]) -> Float[np.ndarray, "rows"]:
+        """The nats of the last `counts` tokens of each row, in all."""
+        trunk, ordinary = self.denoiser.trunk, self.tokenizer.vocabulary.base  # the rows the language model had
+        nats, device = np.zeros(len(rows)), self.denoiser.device
+        by_length = sorted((i for i, count in enumerate(counts) if count), key=lambda i: len(rows[i]))
+        for first in range(0, len(by_length), self.batch):
+            some = by_length[first : first + self.batch]
+            # What comes after a text is not seen from inside it: any token will do there.
+            x = pad_sequence([torch.tensor(rows[i]) for i in some], batch_first=True).to(device)
+            positions = torch.arange(x.shape[1], dtype=torch.float32, device=device).expand(x.shape)
+            with torch.inference_mode():
+                hidden = trunk.hidden(trunk.embed(x), positions, torch.ones(len(some), device=device), left_to_right)
+                for i, tokens, h in zip(some, x, hidden, strict=True):
+                    end = len(rows[i])
+                    logits = trunk.logits(h[end - counts[i] - 1 : end - 1])[:, :ordinary]
+                    nats[i] = cross_entropy(logits, tokens[end - counts[i] : end], reduction="sum").item()
+        return nats
+
+
+def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> Causal:
+    """The language model in a folder that `ddot convert` made from a Llama-family one."""
     config = load_config(folder).trunk
     if not isinstance(config, LlamaConfig):
         raise ValueError(f"{folder} holds a {type(config).__name__} trunk; perplexity wants a Llama-family model")
@@ -48,26 +86,4 @@ def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> La
             "as `ddot convert` makes it"
         )
     model, tokenizer = load_model(folder)
-    trunk = model.to(device).trunk
-    ordinary = tokenizer.vocabulary.base  # the rows the language model had
-    start = [tokenizer.edge] if tokenizer.edge < ordinary else []
-
-    def language_model(
-        texts: Sequence[str],
-    ) -> tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]:
-        rows = [torch.tensor([*start, *tokens.tolist()]) for tokens in tokenizer.encode_batch(list(texts))]
-        nats = np.zeros(len(rows))
-        by_length = sorted((i for i, row in enumerate(rows) if len(row) > 1), key=lambda i: len(rows[i]))
-        for first in range(0, len(by_length), batch):
-            some = by_length[first : first + batch]
-            # What comes after a text is not seen from inside it: any token will do there.
-            x = torch.nn.utils.rnn.pad_sequence([rows[i] for i in some], batch_first=True).to(device)
-            positions = torch.arange(x.shape[1], dtype=torch.float32, device=device).expand(x.shape)
-            with torch.inference_mode():
-                hidden = trunk.hidden(trunk.embed(x), positions, torch.ones(len(some), device=device), left_to_right)
-                for i, tokens, h in zip(some, x, hidden, strict=True):
-                    logits = trunk.logits(h[: len(rows[i]) - 1])[:, :ordinary]
-                    nats[i] = cross_entropy(logits, tokens[1 : len(rows[i])], reduction="sum").item()
-        return nats, np.array([max(0, len(row) - 1) for row in rows])
-
-    return language_model
+    return Causal(model.to(device), tokenizer, batch)

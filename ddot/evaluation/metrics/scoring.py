@@ -6,6 +6,14 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from ddot.evaluation.metrics.code_bleu import code_bleu
+from ddot.evaluation.metrics.fills import (
+    Fills,
+    fill_empty,
+    fill_length_error,
+    fill_length_error_absolute,
+    fill_length_near,
+    rouge,
+)
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
 from ddot.evaluation.metrics.sums import Sums, difference, interval
 from ddot.evaluation.metrics.words import (
@@ -49,6 +57,16 @@ class GappedReference(Reference, Protocol):
 
     @property
     def missing(self) -> Sequence[int]: ...
+
+
+@runtime_checkable
+class MarkedReference(Reference, Protocol):
+    """An item that also knows the words of each blank, and finds the fills in a text."""
+
+    @property
+    def fills(self) -> Sequence[str]: ...
+
+    def fills_in(self, text: str) -> Sequence[str] | None: ...
 
 
 @dataclass(frozen=True)
@@ -99,8 +117,21 @@ METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "d4": lambda f: distinct(f.texts, 4),
     "codebleu": lambda f: code_bleu(_programs(f.items), f.lines),
     "perplexity": lambda f: _perplexity(f),
+    "rouge1": lambda f: rouge(_fills(f), "rouge1"),
+    "rouge2": lambda f: rouge(_fills(f), "rouge2"),
+    "rougeL": lambda f: rouge(_fills(f), "rougeL"),
+    "fill_length_error": lambda f: fill_length_error(_fills(f)),
+    "fill_length_error_abs": lambda f: fill_length_error_absolute(_fills(f)),
+    "fill_length_near": lambda f: fill_length_near(_fills(f)),
+    "fill_empty": lambda f: fill_empty(_fills(f)),
 }
 USUAL = ("bleu2", "bleu4", "success", "length_error", "length_error_abs")
+OF_FILLS = tuple(name for name in METRICS if name.startswith(("rouge", "fill_")))
+
+
+def usual(items: Sequence[Reference]) -> tuple[str, ...]:
+    """The metrics items are scored with unless others are named: those of fills where blanks are marked."""
+    return OF_FILLS if all(isinstance(item, MarkedReference) for item in items) else USUAL
 
 
 def score(
@@ -189,6 +220,17 @@ def _missing(items: Sequence[Reference]) -> list[Sequence[int]]:
     if len(missing) < len(items):
         raise ValueError("gaps need items that say where words are missing; these have words only")
     return missing
+
+
+def _fills(filled: Filled) -> Fills:
+    marked = [item for item in filled.items if isinstance(item, MarkedReference)]
+    if len(marked) < len(filled.items):
+        raise ValueError("metrics of fills need items whose blanks are marked, as those of people and rocstories")
+    found = []
+    for item, text in zip(marked, filled.lines, strict=True):
+        fills = item.fills_in(text)  # None: the literal text was lost, and with it the fills
+        found.append(list(zip(item.fills, fills or [""] * len(item.fills), strict=True)))
+    return found
 
 
 def _programs(items: Sequence[Reference]) -> list[str]:

@@ -22,10 +22,11 @@ class Sums:
 
 def mean(values: Sequence[float]) -> Sums:
     """The metric that is the mean of one value for each item."""
-    return Sums(np.array([[value, 1.0] for value in values]).reshape(-1, 2), _mean)
+    return Sums(np.array([[value, 1.0] for value in values]).reshape(-1, 2), mean_of)
 
 
-def _mean(sums: Float[np.ndarray, "2"]) -> float:
+def mean_of(sums: Float[np.ndarray, "2"]) -> float:
+    """The mean from (total, count)."""
     return float(sums[0] / sums[1]) if sums[1] else 0.0
 
 

@@ -1,0 +1,122 @@
+"""`ddot nats`: how well a network knows the words of a blank, without decoding.
+
+The true words of one blank are revealed from left to right. The network sees both sides and how many tokens are
+missing; a language model, for comparison, sees the text before the blank only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from ddot.core.records import State, to_device
+from ddot.data.tokenizer import Tokenizer
+from ddot.evaluation.items import BenchmarkItem, Item, Prompted, read_set
+from ddot.evaluation.metrics.fluency import Causal
+from ddot.methods.fixed_length import FixedLength
+from ddot.network.denoiser import Denoiser
+
+SETS = {"people": None, "rocstories": 50, "1bw-block": 90}  # how many items, None: all
+LONGEST = 14  # words of a sentence's gap: blanks people leave are about as long
+WIDEST = 160  # slots; longer texts are left out
+_MULTIPLE = 32  # of slots, so that more states share a batch
+
+
+@dataclass(frozen=True)
+class Nats:
+    """Nats of all counted tokens."""
+
+    total: float
+    tokens: int
+
+    @property
+    def mean(self) -> float:
+        return self.total / max(1, self.tokens)
+
+
+def measure(
+    model: Denoiser,
+    tokenizer: Tokenizer,
+    bench: Path,
+    datasets: Sequence[str] = tuple(SETS),
+    split: str = "dev",
+    limit: int | None = None,
+    language_model: Causal | None = None,
+) -> list[dict[str, Any]]:
+    """A row for each set: nats per token of both."""
+    rows = []
+    for dataset in datasets:
+        items = chosen(read_set(bench, dataset, split), limit or SETS.get(dataset))
+        if not items:
+            raise ValueError(f"{dataset} has no text with one blank; wanted people, rocstories or a block set")
+        found = both_sides(model, [item.prompted(tokenizer, True) for item in items])
+        row = {"dataset": dataset, "split": split, "items": len(items), "tokens": found.tokens, "nats": found.mean}
+        if language_model is not None:
+            row["causal_nats"] = before_only(language_model, items).mean
+        rows.append(row)
+    return rows
+
+
+def chosen(items: Sequence[BenchmarkItem], limit: int | None = None) -> list[BenchmarkItem]:
+    """The first items with exactly one blank."""
+    return [item for item in items if _has_one_blank(item)][:limit]
+
+
+def _has_one_blank(item: BenchmarkItem) -> bool:
+    if isinstance(item, Item):
+        missing = [count for count in item.missing if count]
+        return len(missing) == 1 and missing[0] <= LONGEST
+    return "located" in item.tasks and len(getattr(item, "fills", ())) == 1
+
+
+def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) -> Nats:
+    """Nats of each missing token given both sides, the length, and the missing tokens before it."""
+    asked = [each for prompt in prompts for each in _states(prompt, model)]
+    asked.sort(key=lambda each: each[0].x.shape[1])
+    total = 0.0
+    for _, group in groupby(asked, key=lambda each: each[0].x.shape[1]):
+        some = list(group)
+        for first in range(0, len(some), at_once):
+            states, slots, answers = zip(*some[first : first + at_once], strict=True)
+            state = to_device(_joined(states), model.device)
+            with torch.inference_mode():
+                hidden = model.read(state)[0][torch.arange(len(slots)), torch.tensor(slots)]
+                logits = model.logits(hidden).float()[:, : model.vocabulary.base]
+                total += cross_entropy(logits, torch.tensor(answers, device=logits.device), reduction="sum").item()
+    return Nats(total, len(asked))
+
+
+def _states(prompted: Prompted, model: Denoiser) -> list[tuple[State, int, int]]:
+    """(what the network sees, the slot asked for, the token that belongs there) for each missing token."""
+    missing, told = prompted.missing, prompted.prompt.with_gap_lengths(prompted.gap_lengths)
+    L = -(-(len(told) + len(missing)) // _MULTIPLE) * _MULTIPLE
+    if L > WIDEST:
+        return []
+    start = FixedLength().start([told.example], L, np.zeros(1, np.uint64), model.vocabulary)
+    slots = (start.x[0] == model.vocabulary.mask).nonzero()[:, 0].tolist()
+    states = []
+    for known, slot in enumerate(slots):
+        x = start.x.clone()
+        x[0, slots[:known]] = torch.from_numpy(missing[:known])
+        t = torch.full((1,), 1 - known / len(slots))
+        states.append((State(x, start.z, start.hint, start.gap_length, t), slot, int(missing[known])))
+    return states
+
+
+def _joined(states: Sequence[State]) -> State:
+    return State(**{f.name: torch.cat([getattr(state, f.name) for state in states]) for f in fields(State)})
+
+
+def before_only(model: Causal, items: Sequence[BenchmarkItem]) -> Nats:
+    """Nats of the same words under a language model that reads the text before the blank."""
+    rows, counts = [], []
+    for prompted in (item.prompted(model.tokenizer, True) for item in items):
+        (gap,) = np.flatnonzero(prompted.gap_lengths)
+        rows.append([*prompted.prompt.example.tokens[: gap + 1].tolist(), *prompted.missing.tolist()])
+        counts.append(len(prompted.missing))
+    return Nats(float(model.nats(rows, counts).sum()), sum(counts))
