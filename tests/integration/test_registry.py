@@ -1,7 +1,11 @@
 """A new method is one class and one registry entry (and the recipe it names): commands, tables and charts follow."""
 
 import json
-from dataclasses import dataclass, replace
+import re
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
 from tiny import tiny
@@ -9,28 +13,27 @@ from typer.testing import CliRunner
 
 from ddot.cli import app
 from ddot.evaluation import contenders
-from ddot.evaluation.contenders import CONTENDERS, Contender, Look, learnt
-from ddot.evaluation.filling import Written
+from ddot.evaluation.contenders import CONTENDERS, learnt
 from ddot.evaluation.tables import read_rows, render
 from ddot.figures.charts import looks_of
 from ddot.figures.curves import quality
-from ddot.methods.ddot import DDOT
 from ddot.training import recipes
 from ddot.training.loop import train
 
-
-@dataclass(frozen=True)
-class Backwards(DDOT):
-    """DDOT under another name."""
+CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+METHOD, ENTRY = map(dedent, re.findall("```python\n(.*?)```", CONTRIBUTING, re.DOTALL))
 
 
 @pytest.fixture
 def registered(monkeypatch):
+    """The example of CONTRIBUTING.md."""
+    scope: dict[str, Any] = dict(vars(contenders))
+    exec(METHOD, scope)
+    method = scope["Backwards"]()
     run = tiny()
-    run = replace(run, name="backwards", plans=tuple(replace(plan, method=Backwards()) for plan in run.plans))
+    run = replace(run, name="backwards", plans=tuple(replace(plan, method=method) for plan in run.plans))
     monkeypatch.setitem(recipes.RECIPES, "backwards", lambda: run)
-    entry = Contender("backwards", "BACKWARDS", Look("#123456", "1"), Written(Backwards()), recipe="backwards")
-    monkeypatch.setitem(CONTENDERS, "backwards", entry)
+    monkeypatch.setitem(CONTENDERS, "backwards", eval(ENTRY, scope))
     return run
 
 
