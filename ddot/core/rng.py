@@ -63,6 +63,9 @@ class Weighted(Generic[T]):
         self.options = [option for _, option in weighted]
         self.weighted = weighted
 
+    def __repr__(self) -> str:
+        return f"Weighted{self.weighted}"
+
     def index(self, u: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return np.searchsorted(self.bounds, u, side="right")
 

@@ -1,9 +1,10 @@
-"""Which tokens of a text are given (the prompt), and what is told of the gaps between them.
+"""Which tokens of a text are given (the prompt), and what the network is told about the gaps between them.
 
-A mask is an object called with (weight, rng) that returns a bool for each unit, True = given; `weight` has a number a
-unit, which only `Keywords` heeds. Units are tokens, or words through `by_word`. Knows nothing about token ids.
+A mask is called with (units, rng) and returns a bool per unit, True = given. Units are tokens, or groups of tokens
+such as words through `by_unit`. Knows nothing about token ids.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -15,9 +16,39 @@ from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.rng import Weighted
 
 
+@dataclass(frozen=True)
+class Units:
+    """What a mask sees of a text: how much each unit weighs, and which ones close a clause or end a sentence."""
+
+    weight: Float[np.ndarray, "n"]
+    is_mark: Bool[np.ndarray, "n"]
+    ends_sentence: Bool[np.ndarray, "n"]
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @classmethod
+    def alike(cls, n: int) -> "Units":
+        """`n` units of equal weight, none of them a mark or the end of a sentence."""
+        return cls(np.ones(n), np.zeros(n, bool), np.zeros(n, bool))
+
+    def grouped(self, unit: Int[np.ndarray, "n"]) -> "Units":
+        """Larger units; `unit` numbers the one that each of these belongs to, in order.
+
+        A group has the weight of its heaviest member, is a mark if its last member is, and ends a sentence if any does.
+        """
+        first = np.flatnonzero(np.diff(unit, prepend=-1))
+        last = np.append(first[1:], len(unit)) - 1
+        return Units(
+            weight=np.maximum.reduceat(self.weight, first),
+            is_mark=self.is_mark[last],
+            ends_sentence=np.logical_or.reduceat(self.ends_sentence, first),
+        )
+
+
 @runtime_checkable
 class Mask(Protocol):
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]: ...
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]: ...
 
 
 @dataclass(frozen=True)
@@ -27,11 +58,11 @@ class Keywords:
     low: int = 1
     high: int = 6
 
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        given = np.zeros(len(weight), bool)
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        given = np.zeros(len(units), bool)
         # The `count` least of Exp(1)/weight are a weighted draw without replacement.
         count = int(rng.integers(self.low, self.high + 1))
-        given[np.argsort(rng.exponential(size=len(weight)) / np.maximum(weight, 1e-12))[:count]] = True
+        given[np.argsort(rng.exponential(size=len(units)) / np.maximum(units.weight, 1e-12))[:count]] = True
         return given
 
 
@@ -41,8 +72,8 @@ class Block:
 
     longest: int
 
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        n = len(weight)
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        n = len(units)
         missing = int(rng.integers(0, min(n, self.longest) + 1))
         start = int(rng.integers(0, n - missing + 1))
         given = np.ones(n, bool)
@@ -58,8 +89,8 @@ class Blocks:
     high: int = 4
     share: float = 0.7
 
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        n, count = len(weight), int(rng.integers(self.low, self.high + 1))
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        n, count = len(units), int(rng.integers(self.low, self.high + 1))
         missing = int(rng.integers(0, int(self.share * n) + 1))
         # 2·count + 1 stretches: given and missing in turn, each side cut at random points.
         lost = np.diff(np.sort(rng.integers(0, missing + 1, count - 1)), prepend=0, append=missing)
@@ -80,16 +111,16 @@ class Independent:
     low: float = 0.0
     high: float = 1.0
 
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        return rng.random(len(weight)) < rng.uniform(self.low, self.high)
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        return rng.random(len(units)) < rng.uniform(self.low, self.high)
 
 
 @dataclass(frozen=True)
 class Nothing:
     """Nothing is given."""
 
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        return np.zeros(len(weight), bool)
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        return np.zeros(len(units), bool)
 
 
 class Mix:
@@ -101,19 +132,84 @@ class Mix:
     def __repr__(self) -> str:
         return f"Mix{self.masks.weighted}"
 
-    def __call__(self, weight: Float[np.ndarray, "n"], rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        return self.masks.pick(rng.random())(weight, rng)
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        return self.masks.pick(rng.random())(units, rng)
 
 
-def by_word(
-    mask: Mask, words: Int[np.ndarray, "n"], weight: Float[np.ndarray, "n"], rng: np.random.Generator
-) -> Bool[np.ndarray, "n"]:
-    """`mask` over whole words: `words` is the word index of each token; a word weighs what its heaviest token does."""
-    if len(words) == 0:
-        return np.zeros(0, bool)
-    heaviest = np.zeros(words[-1] + 1)
-    np.maximum.at(heaviest, words, weight)
-    return mask(heaviest, rng)[words]
+def by_unit(mask: Mask, unit: Int[np.ndarray, "n"], tokens: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+    """Mask whole units: all tokens of one are given, or none. `unit` numbers the unit of each token."""
+    return mask(tokens.grouped(unit), rng)[unit] if len(tokens) else np.zeros(0, bool)
+
+
+# (start, stop) of a blank, in units.
+Span = tuple[int, int]
+DrawSpan = Callable[[Units, np.random.Generator], Span]
+
+
+def word(units: Units, rng: np.random.Generator) -> Span:
+    """A single unit."""
+    start = int(rng.integers(len(units)))
+    return start, start + 1
+
+
+def phrase(units: Units, rng: np.random.Generator) -> Span:
+    """Two or more units, rarely more than eight; marks at the end are left to the text."""
+    start = int(rng.integers(len(units)))
+    stop = min(len(units), start + 1 + int(rng.geometric(0.35)))
+    while stop > start + 1 and units.is_mark[stop - 1]:
+        stop -= 1
+    return start, stop
+
+
+def clause(units: Units, rng: np.random.Generator) -> Span:
+    """The units up to the next mark, starting anywhere or after the mark before. One that starts at a mark keeps it."""
+    start = int(rng.integers(len(units)))
+    stop = start + 1
+    while stop < len(units) and not units.is_mark[stop]:
+        stop += 1
+    if rng.random() < 0.5:
+        while start > 0 and not units.is_mark[start - 1]:
+            start -= 1
+    return start, stop
+
+
+def sentence(units: Units, rng: np.random.Generator) -> Span:
+    """A whole sentence including its final mark, occasionally two; a clause where no sentence ends."""
+    ends = np.flatnonzero(units.ends_sentence) + 1
+    if not len(ends):
+        return clause(units, rng)
+    first = int(rng.integers(len(ends)))
+    last = min(first + int(rng.random() < 0.15), len(ends) - 1)
+    return int(ends[first - 1]) if first else 0, int(ends[last])
+
+
+@dataclass(frozen=True)
+class Natural:
+    """Blanks as people leave them: words, phrases, clauses and whole sentences, up to `most` in a text.
+
+    At most `share` of the units are missing, and blanks never touch.
+    """
+
+    most: int = 3
+    dense: float = 0.5  # share of texts with as many blanks as fit
+    share: float = 0.6
+    spans: Weighted[DrawSpan] = Weighted((0.2, word), (0.35, phrase), (0.2, clause), (0.25, sentence))  # noqa: RUF009
+
+    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
+        given = np.ones(len(units), bool)
+        if not len(units):
+            return given
+        wanted = len(units) // 6 + 1 if rng.random() < self.dense else int(rng.integers(1, self.most + 1))
+        for _ in range(3 * wanted):
+            start, stop = self.spans.pick(rng.random())(units, rng)
+            fits = (~given).sum() + stop - start <= self.share * len(units)
+            apart = given[max(0, start - 1) : stop + 1].all()
+            if fits and apart and not units.is_mark[start]:
+                given[start:stop] = False
+                wanted -= 1
+                if not wanted:
+                    break
+        return given
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,24 @@ class Tokenizer:
         return np.cumsum(starts)
 
     @cached_property
+    def is_mark(self) -> Bool[np.ndarray, "V"]:
+        """For each row of the vocabulary: does the token consist of closing punctuation only?"""
+        rows = np.zeros(self.vocabulary.size, bool)
+        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
+            rows[token] = bool(text) and set(text) <= set(".,;:!?)]}\"'")
+        return rows
+
+    def units(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        """As `words`, but the marks that close a word are units of their own: people leave them outside a blank."""
+        starts, mark = self.starts_word[tokens].copy(), self.is_mark[tokens]
+        # A mark closes a word if the next token that is not a mark starts another one, or if there is none.
+        others = np.flatnonzero(~mark)
+        closes = np.append(starts[others], True)[np.searchsorted(others, np.arange(len(tokens)), side="right")]
+        starts |= mark & closes
+        starts[:1] = False
+        return np.cumsum(starts)
+
+    @cached_property
     def ends_line(self) -> Bool[np.ndarray, "V"]:
         """For each row of the vocabulary: does the token hold a line break?"""
         rows = np.zeros(self.vocabulary.size, bool)

@@ -25,7 +25,7 @@ from ddot.infill.model import Model
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
-from ddot.methods.method import Method
+from ddot.methods.method import Method, Trainable
 from ddot.network.denoiser import Denoiser
 
 _CHUNK = 64  # texts the product is given at a time, for each of its threads
@@ -66,7 +66,7 @@ class Filling(Protocol):
         """The tasks it can do: "located" if it can be told where words are missing, "free" if it need not be."""
         ...
 
-    def learnt_from(self, trained: Method) -> bool:
+    def learnt_from(self, trained: Trainable) -> bool:
         """Whether a model trained by this method has learnt to fill so."""
         ...
 
@@ -87,7 +87,7 @@ class Product:
     def tasks(self) -> tuple[str, ...]:
         return ("located",) if self.told else TASKS
 
-    def learnt_from(self, trained: Method) -> bool:
+    def learnt_from(self, trained: Trainable) -> bool:
         return isinstance(trained, DDOT | FixedLength)
 
     def texts(
@@ -112,7 +112,7 @@ class Written:
     def tasks(self) -> tuple[str, ...]:
         return ("free",) if isinstance(self.method, LeftContext) else TASKS
 
-    def learnt_from(self, trained: Method) -> bool:
+    def learnt_from(self, trained: Trainable) -> bool:
         return _learnt(self.method, trained)
 
     def texts(
@@ -140,7 +140,7 @@ class Kept:
     lengths: ChooseLengths | None = None
     tasks: tuple[str, ...] = TASKS
 
-    def learnt_from(self, trained: Method) -> bool:
+    def learnt_from(self, trained: Trainable) -> bool:
         return _learnt(FixedLength() if self.settings.still else DDOT(self.settings.terminal), trained)
 
     def texts(
@@ -198,7 +198,7 @@ class _Asked:
             yield from pool.map(work, parts)
 
 
-def _learnt(mine: Method, trained: Method) -> bool:
+def _learnt(mine: Method, trained: Trainable) -> bool:
     """The same method; for DDOT also the same coupling, from starts that were trained."""
     if not isinstance(mine, DDOT):
         return isinstance(trained, type(mine))

@@ -15,7 +15,7 @@ from ddot.core.coupling import Coupling
 from ddot.core.positions import Terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.core.rng import generator, row_keys
-from ddot.data.masks import Blocks
+from ddot.data.masks import Blocks, Units
 from ddot.figures.label_layout import printable
 from ddot.infill.frames import Frame
 
@@ -64,7 +64,7 @@ def marked_sentence(text: str, seed: int = 0) -> Sentence:
     if all(is_prompt) and len(words) > 1:
         rng, mask = generator(int(row_keys(seed, 1)[0])), Blocks(low=1, high=3)
         while all(is_prompt):
-            is_prompt = mask(np.ones(len(words)), rng).tolist()
+            is_prompt = mask(Units.alike(len(words)), rng).tolist()
     return Sentence(" ".join(words), words, is_prompt)
 
 

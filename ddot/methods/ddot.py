@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.coupling import Coupling, couple
@@ -17,12 +16,12 @@ from ddot.core.projections import clamp_prompt, keep_prompt_order
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.methods.layout import Table, only_prompt
+from ddot.methods.layout import Table, start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
 
-# Right after t = 1 the spread of all positions says how long the text is, and says it faintly: a grid that is a little
-# wider than those of the training looks like a text a third too long. A first step of some length is past that.
+# Just below t = 1 the spread of the positions hints at the length of the text, but only faintly: a grid slightly wider
+# than those of training looks like a text a third too long. A longer first step skips that phase.
 FIRST_STEP = 1 / 8
 
 
@@ -55,17 +54,7 @@ class DDOT:
         return denoising_losses(model, slots, position_factor, self.position_weight, self.gap_length_factor)
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
-        """The state at t = 1: prompt tokens and [mask]s at the terminal positions. Only prompt tokens are read."""
-        given = [only_prompt(example) for example in prompts]
-        table = Table(given, L, vocabulary)
-        z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
-        return State(
-            x=torch.from_numpy(np.where(table.is_prompt, table.x_0, vocabulary.mask)),
-            z=torch.from_numpy(z_T),
-            hint=torch.from_numpy(table.hint),
-            gap_length=torch.from_numpy(table.gap_length),
-            t=torch.ones(len(prompts)),
-        )
+        return start_at(self.terminal, prompts, L, keys, vocabulary)
 
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]

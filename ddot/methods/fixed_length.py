@@ -1,19 +1,15 @@
-"""Plain masked diffusion: every slot stays where it is, so the length of each gap must be known or guessed.
-
-The reference rows of the tables (oracle and guessed length), and the layout of texts whose gap lengths are told.
-"""
+"""Plain masked diffusion: slots do not move, so the length of each gap must be known or planned beforehand."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.projections import clamp_prompt, stay, without, without_echo
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
-from ddot.methods.layout import Table, laid_out, still_positions
+from ddot.methods.layout import Table, laid_out
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
 
@@ -35,24 +31,14 @@ class FixedLength:
         vocabulary: Vocabulary,
     ) -> Slots:
         """Both ends of every path at the clean positions."""
-        table = Table(examples, L, vocabulary)
-        z = still_positions(table.n_real, L)
-        return table.slots(z, z.copy(), t, keys)
+        return Table(examples, L, vocabulary).still_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         return denoising_losses(model, slots, position_factor, self.position_weight, self.gap_length_factor)
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
-        """Prompt tokens where they belong, [mask]s between them, [pad]s after the end."""
-        table = Table([laid_out(example) for example in prompts], L, vocabulary)
-        missing = (np.arange(L) < table.n_real[:, None]) & ~table.is_prompt
-        return State(
-            x=torch.from_numpy(np.where(missing, vocabulary.mask, table.x_0)),
-            z=torch.from_numpy(still_positions(table.n_real, L)),
-            hint=torch.from_numpy(table.hint),
-            gap_length=torch.from_numpy(table.gap_length),
-            t=torch.ones(len(prompts)),
-        )
+        """The state at t = 1: as many [mask]s in each gap as its length says."""
+        return Table([laid_out(example) for example in prompts], L, vocabulary).still_start()
 
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]

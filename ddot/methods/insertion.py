@@ -31,8 +31,7 @@ from ddot.core.records import (
     to_device,
 )
 from ddot.core.sampling import time_grid
-from ddot.methods.ddot import DDOT
-from ddot.methods.layout import Table, fitting, in_line, only_prompt
+from ddot.methods.layout import Table, fitting, in_line, only_prompt, start_at
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 
@@ -70,7 +69,7 @@ class Insertion:
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """`[sep] prompt [pad]…`. Of an example only the prompt's tokens are read."""
         rows = [_after_separator(only_prompt(example), L, vocabulary) for example in prompts]
-        state = DDOT(terminal=in_line).start(rows, L + 1, keys, vocabulary)
+        state = start_at(in_line, rows, L + 1, keys, vocabulary)
         return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
 
     def sample(

@@ -1,5 +1,6 @@
-"""Examples laid out as rows of slots: which token, kind and position each slot has before anything is corrupted."""
+"""Examples as rows of slots: the token, kind and position of each slot before anything is corrupted or filled."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,16 +8,29 @@ import torch
 from jaxtyping import Bool, Float32, Int, UInt64
 
 from ddot.core.gaps import missing_after
-from ddot.core.positions import clean_positions
-from ddot.core.records import NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, Vocabulary
+from ddot.core.positions import Terminal, clean_positions
+from ddot.core.records import (
+    AFTER,
+    BOTH,
+    NOT_PROMPT,
+    PAD,
+    PROMPT,
+    RESPONSE,
+    UNKNOWN,
+    UNKNOWN_LENGTH,
+    Example,
+    Slots,
+    State,
+    Vocabulary,
+)
 from ddot.core.rng import fold, uniform
 
 
 class Table:
-    """Examples laid out as rows of L slots: real tokens in text order, then pads."""
+    """Examples as rows of L slots: real tokens in text order, then pads."""
 
     def __init__(self, examples: Sequence[Example], L: int, vocabulary: Vocabulary):
-        B = len(examples)
+        B, self.L, self.vocabulary = len(examples), L, vocabulary
         self.n_real = np.array([len(example.tokens) for example in examples], np.int64)
         if B and self.n_real.max() > L:
             raise ValueError(
@@ -37,12 +51,27 @@ class Table:
                 self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_length, UNKNOWN_LENGTH)
 
     @property
-    def kind(self) -> np.ndarray:
-        real = np.arange(self.x_0.shape[1]) < self.n_real[:, None]
+    def kind(self) -> Int[np.ndarray, "B L"]:
+        real = np.arange(self.L) < self.n_real[:, None]
         return np.where(self.is_prompt, PROMPT, np.where(real, RESPONSE, PAD))
 
-    def slots(self, z_0: np.ndarray, z_T: np.ndarray, t: np.ndarray, keys: np.ndarray) -> Slots:
-        """The finished batch: positions from the method, the corruption's uniform numbers from the row keys."""
+    @property
+    def still(self) -> Float32[np.ndarray, "B L"]:
+        """Clean positions of the real tokens (eq. init_pos), and the pads after them at the same spacing."""
+        z = np.empty((len(self.n_real), self.L), np.float32)
+        for row, n in enumerate(self.n_real.tolist()):
+            z[row, :n] = clean_positions(n, self.L)
+            z[row, n:] = n / self.L + 2 / self.L * np.arange(1, self.L - n + 1)
+        return z
+
+    def slots(
+        self,
+        z_0: Float32[np.ndarray, "B L"],
+        z_T: Float32[np.ndarray, "B L"],
+        t: Float32[np.ndarray, "B"],
+        keys: UInt64[np.ndarray, "B"],
+    ) -> Slots:
+        """A training batch: positions from the method, the corruption's uniform numbers from the row keys."""
         return Slots(
             x_0=torch.from_numpy(self.x_0),
             z_0=torch.from_numpy(z_0),
@@ -51,12 +80,39 @@ class Table:
             hint=torch.from_numpy(self.hint),
             gap_length=torch.from_numpy(self.gap_length),
             t=torch.from_numpy(t),
-            u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.x_0.shape[1])),
+            u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.L)),
         )
+
+    def still_slots(self, t: Float32[np.ndarray, "B"], keys: UInt64[np.ndarray, "B"]) -> Slots:
+        """A training batch in which nothing moves. Where a text ends is known, so its pads are never masked."""
+        slots = self.slots(self.still, self.still, t, keys)
+        return dataclasses.replace(slots, u=torch.where(slots.kind == PAD, 2.0, slots.u))
+
+    def start(self, z: Float32[np.ndarray, "B L"], masked: Bool[np.ndarray, "B L"]) -> State:
+        """The state at t = 1 with slots at `z`, some of them masked."""
+        return State(
+            x=torch.from_numpy(np.where(masked, self.vocabulary.mask, self.x_0)),
+            z=torch.from_numpy(z),
+            hint=torch.from_numpy(self.hint),
+            gap_length=torch.from_numpy(self.gap_length),
+            t=torch.ones(len(self.n_real)),
+        )
+
+    def still_start(self) -> State:
+        """The state at t = 1 in which nothing moves: tokens in place, [mask]s between them, [pad]s at the end."""
+        return self.start(self.still, self.kind == RESPONSE)
+
+
+def start_at(
+    terminal: Terminal, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary
+) -> State:
+    """The state at t = 1: prompt tokens and [mask]s at terminal positions. Only the prompt of each example is read."""
+    table = Table([only_prompt(example) for example in prompts], L, vocabulary)
+    return table.start(terminal(table.is_prompt, fold(keys, 0x7E2)), ~table.is_prompt)
 
 
 def only_prompt(example: Example) -> Example:
-    """What is given of an example, and what is told of it."""
+    """The given tokens of an example and the hints about them."""
     keep = example.is_prompt
     return Example(
         tokens=example.tokens[keep],
@@ -73,38 +129,55 @@ def in_line(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -
 
 
 def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
-    """The same tokens; more than L are refused."""
+    """The same tokens, at most L of them."""
     if len(tokens) > L:
         raise ValueError(f"a text of {len(tokens)} tokens does not fit into L = {L}; raise L or shorten the text")
     return tokens
 
 
-def still_positions(n_real: Int[np.ndarray, "B"], L: int) -> Float32[np.ndarray, "B L"]:
-    """Clean positions of the real tokens (eq. init_pos), and the pads after them at the same spacing."""
-    z = np.empty((len(n_real), L), np.float32)
-    for row, n in enumerate(n_real.tolist()):
-        z[row, :n] = clean_positions(n, L)
-        z[row, n:] = n / L + 2 / L * np.arange(1, L - n + 1)
-    return z
-
-
 def laid_out(example: Example) -> Example:
-    """The example with as many open places after each prompt token as its `gap_length` says.
+    """The example with as many missing tokens after each prompt token as its `gap_length` says.
 
     Without lengths, the example's own missing tokens are counted: the oracle length.
     """
-    gap_length = missing_after(example.is_prompt) if example.gap_length is None else example.gap_length
     given = np.flatnonzero(example.is_prompt)
-    lengths = gap_length[given]
+    if not len(given):
+        return Example(np.zeros_like(example.tokens), example.is_prompt)
+    if example.gap_length is None:
+        return _spread(example, int(given[0]), missing_after(example.is_prompt)[given], None)
+    lengths = example.gap_length[given]
     if (lengths == UNKNOWN_LENGTH).any():
         raise ValueError("fixed length wants the length of every gap; give `gap_length` at every prompt token")
-    lead = int(given[0]) if len(given) and example.gap_length is None else 0
-    places = lead + np.arange(len(given)) + np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(given) else given
-    total = lead + len(given) + int(lengths.sum()) if len(given) else len(example.tokens)
+    return _spread(example, 0, lengths, lengths)
+
+
+def with_placeholders(example: Example, most: int | None = None) -> Example:
+    """The prompt read as a text, with a single missing token in every gap that may hold text: how lengths are planned.
+
+    `gap_length` is the true length of each gap. If it takes more than `most` tokens, empty gaps get no placeholder.
+    """
+    given = np.flatnonzero(example.is_prompt)
+    lengths = missing_after(example.is_prompt)[given]
+    is_open = np.isin(_hints(example)[given], (AFTER, BOTH))
+    if most is not None and len(given) + is_open.sum() > most:
+        is_open &= lengths > 0
+    return _spread(example, 0, is_open.astype(np.int64), lengths)
+
+
+def _hints(example: Example) -> Int[np.ndarray, "n"]:
+    return np.where(example.is_prompt, UNKNOWN, NOT_PROMPT) if example.hint is None else example.hint
+
+
+def _spread(
+    example: Example, lead: int, missing: Int[np.ndarray, "given"], gap_length: Int[np.ndarray, "given"] | None
+) -> Example:
+    """The prompt with `lead` missing tokens before it and some after each of its tokens."""
+    given = np.flatnonzero(example.is_prompt)
+    places = lead + np.arange(len(given)) + np.cumsum(missing) - missing
+    total = lead + len(given) + int(missing.sum())
     tokens, is_prompt = np.zeros(total, np.int64), np.zeros(total, bool)
-    tokens[places], is_prompt[places] = example.tokens[given], True
-    hint, told = np.full(total, NOT_PROMPT), np.full(total, UNKNOWN_LENGTH)
-    hint[places] = UNKNOWN if example.hint is None else example.hint[given]
-    if example.gap_length is not None:
-        told[places] = lengths
-    return Example(tokens, is_prompt, hint, told)
+    hint, lengths = np.full(total, NOT_PROMPT), np.full(total, UNKNOWN_LENGTH)
+    tokens[places], is_prompt[places], hint[places] = example.tokens[given], True, _hints(example)[given]
+    if gap_length is not None:
+        lengths[places] = gap_length
+    return Example(tokens, is_prompt, hint, lengths)

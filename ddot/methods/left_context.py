@@ -14,8 +14,7 @@ from jaxtyping import Float32, Int, UInt64
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import NOT_PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
-from ddot.methods.ddot import DDOT
-from ddot.methods.layout import Table, fitting, in_line
+from ddot.methods.layout import Table, fitting, in_line, start_at
 from ddot.methods.losses import Losses, denoising_losses
 from ddot.network.denoiser import Denoiser
 
@@ -46,7 +45,7 @@ class LeftContext:
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """The state at t = 1: the prompt, [sep], then [mask]s. Of an example only the prompt's tokens are read."""
         rows = [_left_part(example, L, vocabulary) for example in prompts]
-        return DDOT(terminal=in_line).start(rows, 2 * L, keys, vocabulary)
+        return start_at(in_line, rows, 2 * L, keys, vocabulary)
 
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, corrupt
@@ -32,8 +33,16 @@ class Losses:
     gap_length: Float[Tensor, ""]
     nats: Float[Tensor, ""]
 
+    @classmethod
+    def of(cls, total: Float[Tensor, ""], **parts: Float[Tensor, ""]) -> "Losses":
+        """The total and the parts it is made of, detached; parts that are not named are 0."""
+        zero = torch.zeros_like(total.detach())
+        return cls(total, **{name: parts.get(name, zero).detach() for name in LOSSES[1:]})
+
 
 LOSSES = tuple(field.name for field in dataclasses.fields(Losses))
+
+_NO_LENGTH_HEAD = "this network has no length head; set gap_lengths=True in its config"
 
 # Weight of the position loss at time t among L slots.
 PositionWeight = Callable[[Float[Tensor, "B"], int], Float[Tensor, "B"]]
@@ -112,16 +121,16 @@ def denoising_losses(
     if model.room_head is not None:
         # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
         true = gap_lengths.length_class(gaps_after(slots).flatten()[asked])
-        gap_length = torch.nn.functional.cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
+        gap_length = cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
         gap_length = gap_length / slots.u.numel()
     elif gap_length_factor > 0:
-        raise ValueError("this network has no length head; set gap_lengths=True in its config or gap_length_factor=0")
-    return Losses(
-        total=total_loss(token, position, position_factor) + gap_length_factor * gap_length,
-        token=token.detach(),
-        position=position.detach(),
-        gap_length=gap_length.detach(),
-        nats=per_slot.detach().mean() if len(at) else torch.zeros_like(token),
+        raise ValueError(f"{_NO_LENGTH_HEAD} or gap_length_factor=0")
+    return Losses.of(
+        total_loss(token, position, position_factor) + gap_length_factor * gap_length,
+        token=token,
+        position=position,
+        gap_length=gap_length,
+        nats=_mean(per_slot),
     )
 
 
@@ -148,5 +157,25 @@ def token_losses(
     nothing = 0 * velocity.mean()
     if model.room_head is not None:
         nothing = nothing + 0 * model.room_head(h[:, 0]).float().mean()
-    zero = torch.zeros_like(token)
-    return Losses(token + nothing, token.detach(), zero, zero, per_slot.detach().mean() if len(at) else zero)
+    return Losses.of(token + nothing, token=token, nats=_mean(per_slot))
+
+
+def length_losses(
+    model: Denoiser,
+    h: Float[Tensor, "B L d"],
+    velocity: Float[Tensor, "B L"],
+    at: Int[Tensor, "M"],
+    gap_length: Int[Tensor, "M"],
+    factor: float,
+) -> Losses:
+    """`factor` times the mean cross entropy of gap lengths, each predicted at one of the flat slots `at`."""
+    if model.room_head is None:
+        raise ValueError(_NO_LENGTH_HEAD)
+    true = gap_lengths.length_class(gap_length)
+    mean = _mean(cross_entropy(model.room_head(h.flatten(0, 1)[at]).float(), true, reduction="none"))
+    return Losses.of(factor * mean + 0 * velocity.mean(), gap_length=mean)
+
+
+def _mean(values: Float[Tensor, "M"]) -> Float[Tensor, ""]:
+    """The mean; 0 of nothing."""
+    return values.sum() / max(1, len(values))

@@ -1,4 +1,4 @@
-"""The seam between methods and everything that trains, samples and evaluates them."""
+"""The seam between methods and what trains, samples and evaluates them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
@@ -12,8 +12,8 @@ from ddot.network.denoiser import Denoiser
 
 
 @runtime_checkable
-class Method(Protocol):
-    """`prepare` runs in loader workers on the CPU; the others where the network is."""
+class Trainable(Protocol):
+    """What a plan trains with. `prepare` runs in loader workers on the CPU, `loss` where the network is."""
 
     def prepare(
         self,
@@ -25,6 +25,11 @@ class Method(Protocol):
     ) -> Slots: ...
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses: ...
+
+
+@runtime_checkable
+class Method(Trainable, Protocol):
+    """What also fills blanks: `sample` yields the states of the reverse process, `texts` reads one of them."""
 
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]

@@ -21,6 +21,7 @@ from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.methods.ddot import DDOT
+from ddot.methods.layout import start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
 from ddot.network.denoiser import Denoiser
 
@@ -59,7 +60,7 @@ class PositionPrediction:
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
         """What the first look sees: prompt tokens and [mask]s at the terminal positions."""
-        return DDOT(self.terminal).start(prompts, L, keys, vocabulary)
+        return start_at(self.terminal, prompts, L, keys, vocabulary)
 
     @torch.no_grad()
     def placed(self, model: Denoiser, start: State) -> State:

@@ -1,36 +1,47 @@
-"""Batches for training: passages from packed corpora, masked, told, coupled. Runs on the CPU, in worker processes.
+"""Training batches: passages from packed corpora, masked, hinted and coupled. Runs on the CPU, in worker processes.
 
-Batch number `step` is a pure function of (seed, step): the loader's position is one number, and neither the count of
-workers nor the count of processes changes what is trained on.
+Batch number `step` is a pure function of (seed, step): the loader's position is a single number, and neither the number
+of workers nor the number of processes changes what is trained on.
 """
 
+import dataclasses
 import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Int
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ddot.core.records import Example, Slots
+from ddot.core.records import RESPONSE, Example, Slots
 from ddot.core.rng import Weighted, fold, generator, row_keys, spread_times, uniform
-from ddot.data.masks import Mask, Telling, by_word
+from ddot.data.masks import Mask, Telling, Units, by_unit
 from ddot.data.shards import Corpus, fingerprint
 from ddot.data.tokenizer import Tokenizer
-from ddot.methods.method import Method
+from ddot.methods.method import Trainable
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Tokens, and whether the text really begins and ends there."""
+    """Tokens, whether the text really begins and ends there, and after how many tokens its sentences end."""
 
     tokens: Int[np.ndarray, "n"]
     begins: bool = True
     ends: bool = True
+    sentences: Int[np.ndarray, "m"] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def ends_sentence(self) -> Bool[np.ndarray, "n"]:
+        """For each token: does a sentence end with it?"""
+        ends = np.zeros(len(self.tokens), bool)
+        ends[self.sentences - 1] = True
+        return ends
 
 
 @runtime_checkable
@@ -42,7 +53,7 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class WholeSentences:
-    """One to `most` sentences in a row. Lengths are as they are in the corpus: too long ones are drawn again."""
+    """One to `most` consecutive sentences, of the lengths the corpus has; those that do not fit are redrawn."""
 
     most: int = 1
     tries: int = 20
@@ -53,13 +64,36 @@ class WholeSentences:
             fitting = ends[: int(rng.integers(1, self.most + 1))]
             fitting = fitting[fitting <= len(tokens)]
             if len(fitting):
-                return Passage(tokens[: fitting[-1]])
+                return Passage(tokens[: fitting[-1]], sentences=fitting)
         return Passage(tokens, ends=False)
 
 
 @dataclass(frozen=True)
+class ManySentences:
+    """Consecutive whole sentences that take between `low` · longest and `longest` tokens.
+
+    Texts too short for that are redrawn; after `tries` draws the longest one seen is taken.
+    """
+
+    low: float = 0.6
+    tries: int = 20
+
+    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage:
+        best: Passage | None = None
+        for _ in range(self.tries):
+            tokens, ends = corpus.passage(int(rng.integers(len(corpus))), longest)
+            enough = ends[ends >= self.low * longest]
+            if len(enough):
+                stop = enough[int(rng.integers(len(enough)))]
+                return Passage(tokens[:stop], sentences=ends[ends <= stop])
+            if len(ends) and (best is None or ends[-1] > len(best.tokens)):
+                best = Passage(tokens[: ends[-1]], sentences=ends)
+        return best or Passage(tokens, ends=False)
+
+
+@dataclass(frozen=True)
 class Windows:
-    """Running text, cut without regard to sentences: between `low` · longest and `longest` tokens."""
+    """Running text cut regardless of sentences: between `low` · longest and `longest` tokens."""
 
     low: float = 0.6
 
@@ -70,12 +104,13 @@ class Windows:
         if len(tokens) <= skip:
             skip = 0
         stop = min(len(tokens), skip + size)
-        return Passage(tokens[skip:stop], begins=skip == 0, ends=bool((ends == stop).any()))
+        inside = ends[(ends > skip) & (ends <= stop)] - skip
+        return Passage(tokens[skip:stop], begins=skip == 0, ends=bool((ends == stop).any()), sentences=inside)
 
 
 @dataclass(frozen=True)
 class EitherCut:
-    """The first kind of passage with chance `share`, the second otherwise."""
+    """The first cut with probability `share`, otherwise the second."""
 
     share: float
     first: Cut
@@ -85,7 +120,7 @@ class EitherCut:
         return (self.first if rng.random() < self.share else self.second)(corpus, longest, rng)
 
 
-# What is masked as a whole: for each token the number of the unit it belongs to.
+# What is masked as a whole: numbers the unit that each token belongs to.
 Unit = Callable[[Tokenizer, Int[np.ndarray, "n"]], Int[np.ndarray, "n"]]
 
 
@@ -93,22 +128,25 @@ Unit = Callable[[Tokenizer, Int[np.ndarray, "n"]], Int[np.ndarray, "n"]]
 class Plan:
     """One way to make a batch. A recipe mixes several."""
 
-    method: Method
+    method: Trainable
     mask: Mask
     cut: Cut = WholeSentences()
     telling: Telling = Telling(located=0.0)  # noqa: RUF009
-    lengths: tuple[int, ...] = (64,)  # L, one drawn for each batch
-    whole_words: float = 1.0  # share of rows masked by units; the others by tokens
+    lengths: tuple[int, ...] = (64,)  # L, one drawn per batch
+    whole_words: float = 1.0  # share of rows masked by unit; the others by token
     unit: Unit = Tokenizer.words
     full_noise: float = 0.0  # share of rows at t = 1, where sampling starts
+    least_noise: float = 1e-3  # t of the other rows is drawn from U(least_noise, 1)
+    left_to_right: float = 0.0  # share of rows whose blanks are revealed from the left
     weight: float = 1.0
-    sources: tuple[str, ...] = ()  # corpora by name; none: all that no other plan names. Left out where it has none
+    # Corpora by name; none: all that no other plan names. A plan without any corpus is dropped.
+    sources: tuple[str, ...] = ()
 
 
 class Batches(Dataset[tuple[int, Slots]]):
-    """The batches of a run, by number. An item is (which plan, slots); a process sees its own rows only.
+    """The batches of a run, by number. An item is (index of the plan, slots); a process sees only its own rows.
 
-    `slots` is the size B · L of the global batch. `edges` puts a token at both ends of a passage that says whether the
+    `slots` is the size B · L of the global batch. `edges` adds a token at both ends of a passage that says whether the
     text really begins and ends there.
     """
 
@@ -156,24 +194,29 @@ class Batches(Dataset[tuple[int, Slots]]):
         L = plan.lengths[int(length * len(plan.lengths))]
         rows = self.slots // L
         keys = row_keys(int(fold(key, 2)[0]), rows)[self.mine]
-        t = spread_times(int(fold(key, 3)[0]), rows)[self.mine]
+        t = spread_times(int(fold(key, 3)[0]), rows, plan.least_noise)[self.mine]
         t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
         examples = [self._example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
-        return index, plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
+        slots = plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
+        if plan.left_to_right:
+            chosen = torch.from_numpy(uniform(fold(keys, 7), 1) < plan.left_to_right)
+            slots = dataclasses.replace(slots, u=torch.where(chosen, revealed_from_the_left(slots), slots.u))
+        return index, slots
 
     def _example(self, index: int, L: int, rng: np.random.Generator) -> Example:
         plan, (corpus, rarity) = self.plans[index], self.sources[index].pick(rng.random())
         passage = plan.cut(corpus, L - 2 * self.edges, rng)
         tokens = passage.tokens
-        words = plan.unit(self.tokenizer, tokens) if rng.random() < plan.whole_words else np.arange(len(tokens))
-        is_prompt = by_word(plan.mask, words, rarity[tokens], rng)
+        unit = plan.unit(self.tokenizer, tokens) if rng.random() < plan.whole_words else np.arange(len(tokens))
+        about = Units(rarity[tokens], self.tokenizer.is_mark[tokens], passage.ends_sentence)
+        is_prompt = by_unit(plan.mask, unit, about, rng)
         if self.edges:
             tokens, is_prompt = with_edges(tokens, is_prompt, passage.begins, passage.ends, self.tokenizer)
         hint, gap_length = plan.telling(is_prompt, rng)
         return Example(tokens, is_prompt, hint, gap_length)
 
     def stream(self, start: int, stop: int, workers: int) -> Iterator[tuple[int, Slots]]:
-        """Batches start … stop − 1 in order, made ahead of time by `workers` processes (0: in this one)."""
+        """Batches start … stop − 1 in order, prefetched by `workers` processes (0: made in this one)."""
         ahead = 4 if workers else None
         batches = DataLoader(
             self,
@@ -190,12 +233,12 @@ _AHEAD = "ddot-batches-ahead"
 
 
 def _leave_interrupts_to_the_main_process(worker: int) -> None:
-    # Ctrl-C reaches all processes of a terminal; a run that saves itself then still waits for its last batch.
+    # Ctrl-C reaches every process of the terminal, but a run that saves itself still needs its last batch.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
-    """The same, taken over from the workers by a thread: receiving a batch takes milliseconds the device would idle."""
+    """The same batches, received by a thread: unpickling one takes milliseconds in which the device would idle."""
     taken: queue.Queue[tuple[int, Slots] | BaseException | None] = queue.Queue(2)
     closed = threading.Event()
 
@@ -206,7 +249,7 @@ def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
                 if closed.is_set():
                     return
             taken.put(None)
-        except BaseException as error:  # handed to the one who asks for the batch, with what the worker said in it
+        except BaseException as error:  # raised again in the thread that asks for the batch
             taken.put(error.with_traceback(None))
 
     thread = threading.Thread(target=take, name=_AHEAD, daemon=True)
@@ -218,15 +261,25 @@ def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
             yield batch
     finally:
         closed.set()
-        while thread.is_alive():  # it may wait for room in the queue
+        while thread.is_alive():  # it may be waiting for space in the queue
             with suppress(queue.Empty):
                 taken.get(timeout=0.05)
-        del batches  # ends the workers now; left to an exception's traceback they would linger
+        del batches  # end the workers now: an exception's traceback would keep them alive
+
+
+def revealed_from_the_left(slots: Slots) -> Float[Tensor, "B L"]:
+    """The batch's uniform numbers, sorted in descending order within each blank: the last tokens are masked first.
+
+    At any t what is left of a blank is then a prefix of it. Slots must be in text order.
+    """
+    run = torch.nn.functional.pad((slots.kind[:, 1:] != slots.kind[:, :-1]).cumsum(1), (1, 0)).double()
+    descending = (run - (run - slots.u.clamp(max=1)).sort(1).values).float()  # every run keeps its place in the row
+    return torch.where(slots.kind == RESPONSE, descending, slots.u)
 
 
 def with_edges(
     tokens: Int[np.ndarray, "n"], is_prompt: Bool[np.ndarray, "n"], begins: bool, ends: bool, tokenizer: Tokenizer
 ) -> tuple[Int[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
-    """The text between two given tokens: the edge token where it really begins or ends, [sep] where it was cut."""
+    """The text between two given tokens: the edge token where it really begins or ends, [sep] where it is cut."""
     marks = [tokenizer.edge if real else tokenizer.vocabulary.sep for real in (begins, ends)]
     return np.array([marks[0], *tokens, marks[1]], np.int64), np.array([True, *is_prompt, True], bool)

@@ -36,7 +36,7 @@ from ddot.training.config import Run
 from ddot.training.distributed import exchanging, hand_out, largest, mean, place, processes, spread, whole, whole_state
 from ddot.training.meter import Meter, progress
 from ddot.training.optimisers import Average, warm_hold_decay
-from ddot.training.previews import look
+from ddot.training.previews import preview
 from ddot.training.run_folder import check_room, damaged, open_run, save_step
 from ddot.training.setup import build, hold_still, make_optimisers, open_data
 from ddot.version import commit
@@ -105,7 +105,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
         final = weights()
         if rank == 0:
             copy = plain_copy(objective.model.config, final, device)
-            meter.sample(step, look(copy, dev_corpora[0][1], run.plans[0], tokenizer, run.data.edges))
+            meter.sample(step, preview(copy, dev_corpora[0][1], run.plans, tokenizer, run.data.edges))
 
     meter = Meter(run, output, step, elapsed, rank, world, objective.model.config, device)
     stream = batches.stream(step, hold.steps or 1 << 40, run.data.workers)

@@ -1,8 +1,9 @@
-"""A look at a model while it trains: sentences of a corpus with a block blanked, and what it fills in.
+"""Previews of a model in training: sentences of a corpus with a block blanked out, and how the model fills them.
 
-The plan's own method samples, so what is seen is what is trained. Knows no file and no training state.
+The plan's own method samples, so a preview shows what is trained. Knows no file and no training state.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +14,17 @@ from ddot.core.records import Example
 from ddot.core.rng import generator, row_keys
 from ddot.data.shards import Corpus
 from ddot.data.tokenizer import Tokenizer
+from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser
 from ddot.training.batches import Plan, WholeSentences, with_edges
 
 BLANK = "___"
-_TRIES = 20  # draws for each sentence wanted: those of one word leave nothing to fill from
+_TRIES = 20  # draws per sentence: one of a single word leaves no prompt
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A prompt as a reader sees it, its blank shown as ___; what the corpus has there; what the model says."""
+    """A prompt with its blank shown as ___, the original text, and the text the model made of it."""
 
     prompt: str
     original: str
@@ -31,7 +33,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Blanked:
-    """A sentence with a block of its words missing."""
+    """A sentence with a block of words missing."""
 
     example: Example
     prompt: str
@@ -41,7 +43,7 @@ class Blanked:
 def blanked(
     corpus: Corpus, plan: Plan, tokenizer: Tokenizer, edges: bool, count: int, rng: np.random.Generator
 ) -> list[Blanked]:
-    """Up to `count` sentences, each with a block of one to half of its words missing, told as the plan tells."""
+    """Up to `count` sentences, each with one to half of its words missing in a block, hinted at as the plan does."""
     found: list[Blanked] = []
     cut = WholeSentences(1)
     for _ in range(_TRIES * count):
@@ -65,17 +67,25 @@ def blanked(
 
 
 @torch.inference_mode()
-def look(
-    model: Denoiser, corpus: Corpus, plan: Plan, tokenizer: Tokenizer, edges: bool, count: int = 3, steps: int = 16
+def preview(
+    model: Denoiser,
+    corpus: Corpus,
+    plans: Sequence[Plan],
+    tokenizer: Tokenizer,
+    edges: bool,
+    count: int = 3,
+    steps: int = 16,
 ) -> list[Sample]:
-    """The same few blanks at every call, as the model fills them."""
-    some = blanked(corpus, plan, tokenizer, edges, count, generator(0))
-    if not some:
+    """The same few blanks at every call, filled by the first plan whose method can fill them; none without one."""
+    plan, method = next(((plan, plan.method) for plan in plans if isinstance(plan.method, Method)), (None, None))
+    if plan is None or method is None:
         return []
-    examples = [blank.example for blank in some]
-    *_, last = plan.method.sample(model, examples, plan.lengths[0], steps, row_keys(0, len(some)))
-    texts = plan.method.texts(last, model.vocabulary)
+    blanks = blanked(corpus, plan, tokenizer, edges, count, generator(0))
+    if not blanks:
+        return []
+    examples = [blank.example for blank in blanks]
+    *_, last = method.sample(model, examples, plan.lengths[0], steps, row_keys(0, len(blanks)))
     return [
         Sample(blank.prompt, blank.original, tokenizer.decode(text[text != tokenizer.edge]).strip())
-        for blank, text in zip(some, texts, strict=True)
+        for blank, text in zip(blanks, method.texts(last, model.vocabulary), strict=True)
     ]

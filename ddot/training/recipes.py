@@ -1,4 +1,4 @@
-"""Ready runs. A recipe is a function that returns the whole configuration; `--set a.b=value` changes a part of it."""
+"""Ready-made runs. A recipe is a function that returns a configuration; `--set a.b=value` changes a part of it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from ddot.core.absorbing import ScoreEntropy
-from ddot.core.coupling import couple_independently
+from ddot.core.coupling import Coupling, couple, couple_independently
 from ddot.core.positions import AsText, JitteredGrid, Mixture, Stretched, random_terminal
 from ddot.core.records import Vocabulary
 from ddot.data.forms import CODE_SLOTS
-from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
+from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Natural, Nothing, Telling
 from ddot.data.tokenizer import Tokenizer
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
@@ -19,18 +19,20 @@ from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.losses import TokenUnitWeight
 from ddot.methods.method import Method
+from ddot.methods.planning import Planning
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
-from ddot.training.batches import EitherCut, Plan, WholeSentences, Windows
+from ddot.training.batches import EitherCut, ManySentences, Plan, WholeSentences, Windows
 from ddot.training.config import Data, Run, Training
 
 MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing()))
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))
-# Trained from random starts alone, a grid start made texts 8 words too short (located) to 16 too long (free). Trained
-# from grids of one width too, a network takes a grid that is a little wider for a longer text (docs/log.md).
+# Trained on random starts alone, a network makes texts 8 words too short (located) to 16 too long (free) from a grid.
+# Trained on grids of a single width, it takes a slightly wider grid for a longer text (docs/log.md).
 EVEN = Stretched(JitteredGrid(0.5), 0.15)
+AS_TEXT = Stretched(AsText(JitteredGrid(0.5)), 0.15)
 STARTS = Mixture((1.0, random_terminal), (1.0, EVEN))
 
 
@@ -68,81 +70,137 @@ def toy() -> Run:
     )
 
 
-def smollm2() -> Run:
-    """The embedded model: SmolLM2-135M made bidirectional, all masks, free and located, told and untold lengths."""
-    about = {"position_weight": TokenUnitWeight(), "gap_length_factor": 1.0}
-    moving = DDOT(terminal=STARTS, **about)  # type: ignore[arg-type]
-    still = FixedLength(**about)  # type: ignore[arg-type]
-    passages = EitherCut(0.7, WholeSentences(3), Windows(0.5))
-    full = EitherCut(0.3, WholeSentences(4), Windows(0.8))
-    some_told = Telling(located=0.5, gap_lengths=0.1, some_gap_lengths=0.1)
-    told = Telling(located=1.0, gap_lengths=1.0)
+_ON_A_GPU = Training(
+    slots=65_536,
+    average=0.995,
+    position_factor=0.05,
+    position_warmup=200,
+    bf16=True,
+    compile=True,
+    device="cuda",
+    save_every=2_000,
+)
+
+
+def _smollm2(
+    name: str,
+    start: str,
+    sources: tuple[tuple[str, float], ...],
+    dev: str | None,
+    plans: tuple[Plan, ...],
+    training: Training,
+) -> Run:
+    """SmolLM2-135M made bidirectional, with all that DDOT adds."""
     return Run(
-        name="smollm2",
+        name=name,
         network=lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(v.rows), v),
+        start=start,
+        data=Data(folder="runs/data", sources=sources, dev=dev, workers=14),
+        plans=plans,
+        training=training,
+    )
+
+
+# Corpora of the embedded model: varied prose, and text in the form of the benchmarks.
+PROSE = (
+    ("prose-stories", 1.6),
+    ("prose-blogs", 1.3),
+    ("prose-dialogue", 0.9),
+    ("prose-misc", 1.2),
+    ("prose-instructions", 1.0),
+    ("prose-recipes", 0.7),
+    ("prose-email", 0.7),
+    ("prose-qa", 0.4),
+    ("prose-howto", 0.5),
+    ("prose-docs", 0.4),
+    ("books", 0.6),
+    ("wikipedia", 0.8),
+    ("news", 0.9),
+    ("imdb", 0.5),
+    ("yelp", 0.7),
+    ("europarl", 0.1),
+)
+FORMS = (("news-form", 1.3), ("1bw-real", 0.39), ("review-form", 0.39), ("yelp-form", 0.65), ("review-short", 0.26))
+
+
+def smollm2() -> Run:
+    """The embedded model: varied prose, blanks as people leave them, lengths planned from the prompt read as a text.
+
+    Three batches in four have known lengths, where words are learnt fastest. The rates are gentle: at three times
+    these the trunk forgot what it knew beyond the corpora (docs/log.md).
+    """
+    weight = TokenUnitWeight(at_most=64)
+    starts = Mixture((1.0, random_terminal), (1.0, EVEN), (1.0, AS_TEXT))
+    moving = DDOT(terminal=starts, position_weight=weight, gap_length_factor=1.0)
+    still = FixedLength(position_weight=weight, gap_length_factor=1.0)
+    told = Telling(located=1.0, gap_lengths=1.0)
+    located, some_located = Telling(located=1.0), Telling(located=0.5)
+    some_told = Telling(located=0.5, gap_lengths=0.1, some_gap_lengths=0.1)
+    passages = EitherCut(0.85, ManySentences(0.55), Windows(0.8))
+    full = EitherCut(0.5, ManySentences(0.5), Windows(0.8))
+    blocks = Mix((3.0, Block(32)), (1.0, Blocks(2, 4, 0.7)))
+    paper = Mix((4.0, Block(32)), (2.0, Keywords(1, 6)), (1.5, Independent(0.1, 0.7)), (1.5, Blocks(2, 4, 0.7)))
+    units = Tokenizer.units
+    moving_share, planning_share = 0.15, 0.1
+    still_share = 1.0 - moving_share - planning_share
+    return _smollm2(
+        "smollm2",
         start="runs/base/smollm2",
-        data=Data(
-            folder="runs/data",
-            sources=(
-                ("news", 3.0),
-                ("wikipedia", 1.0),
-                ("imdb", 0.8),
-                ("europarl", 0.4),
-                ("books", 1.0),
-                ("yelp", 0.4),
-                ("news-form", 1.8),
-                ("1bw-real", 0.15),
-                ("review-form", 0.5),
-                ("yelp-form", 0.6),
-                ("review-short", 0.15),
-            ),
-            dev="dev",
-            workers=14,
-        ),
+        sources=PROSE + FORMS,
+        dev=None,
         plans=(
-            Plan(moving, Mix(*MOST_MASKS), passages, some_told, (32, 64, 64), 0.9, full_noise=0.15, weight=0.25),
+            Plan(
+                still,
+                Natural(),
+                passages,
+                told,
+                lengths=(32, 64, 64, 128),
+                unit=units,
+                full_noise=0.05,
+                least_noise=0.3,
+                left_to_right=0.5,
+                weight=0.75 * still_share,
+            ),
+            Plan(
+                still,
+                paper,
+                full,
+                told,
+                lengths=(64,),
+                whole_words=0.9,
+                full_noise=0.05,
+                least_noise=0.3,
+                left_to_right=0.3,
+                weight=0.25 * still_share,
+            ),
+            Plan(Planning(), Natural(dense=0.15), passages, located, lengths=(32, 64, 128), unit=units, weight=0.06),
+            Plan(Planning(), blocks, full, some_located, whole_words=0.95, weight=0.025),
+            Plan(Planning(), Keywords(1, 6), WholeSentences(1), some_located, weight=0.015),
+            Plan(
+                moving, Mix(*MOST_MASKS), full, some_told, whole_words=0.9, full_noise=0.15, weight=0.6 * moving_share
+            ),
             # A few words and nothing else ask for one sentence: with up to three, texts came out 3 to 7 words too long.
-            Plan(moving, Keywords(1, 6), WholeSentences(1), some_told, (64,), full_noise=0.3, weight=0.1),
-            Plan(moving, ALL_MASKS, full, told, (32, 64, 128), 0.9, full_noise=0.05, weight=0.15),
-            Plan(still, ALL_MASKS, full, told, (32, 64, 128), 0.9, full_noise=0.05, weight=0.5),
+            Plan(moving, Keywords(1, 6), WholeSentences(1), some_told, full_noise=0.3, weight=0.2 * moving_share),
+            Plan(moving, Natural(), passages, some_told, unit=units, full_noise=0.15, weight=0.2 * moving_share),
         ),
-        training=Training(
-            seconds=1000.0,
-            slots=65_536,
-            rate=1e-3,
-            matrix_rate=2e-3,
-            added_rate=3e-3,
-            warmup=100,
-            decay=0.5,
-            average=0.995,
-            position_factor=0.05,
-            position_warmup=200,
-            bf16=True,
-            compile=True,
-            device="cuda",
-            save_every=2_000,
-            dev_every=1_000,
-        ),
+        training=replace(_ON_A_GPU, seconds=1000.0, rate=3e-4, matrix_rate=6e-4, added_rate=2e-3, warmup=50, decay=0.7),
     )
 
 
 def smollm2_trunk() -> Run:
-    """What the compared methods start from, as the paper's start from SEDD: SmolLM2-135M as a masked diffusion model of
-    texts whose lengths are known. It has seen [pad]s only behind a text, and no positions that move."""
+    """Where the compared methods start, as the paper's start from SEDD: SmolLM2-135M as a masked diffusion model of
+    texts of known length. It has seen [pad]s only after a text, and no positions that move."""
     run = _compared("smollm2_trunk", FixedLength(), start="runs/base/smollm2")
-    fast = replace(run.training, seconds=1000.0, rate=1e-3, matrix_rate=2e-3)
-    return replace(run, training=fast)
+    return replace(run, training=replace(run.training, seconds=1000.0, rate=1e-3, matrix_rate=2e-3))
 
 
 def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> Run:
     """A method on the same trunk, data, batch and minutes as the others: the paper's free task, both kinds of mask.
 
-    (`smollm2_fixed` goes on with what the trunk learnt; `smollm2_ar` has not had the trunk's minutes.)
+    (`smollm2_fixed` continues what the trunk was trained for; `smollm2_ar` has not had the trunk's minutes.)
     A quarter of the batches is Python, so that one training serves the tables of text and of code: lines of a function
-    are missing, told where or not, at the L of the benchmark.
+    are missing, located or not, at the L of the benchmark.
     """
-    base = smollm2()
-    masks = Mix((1.0, Block(32)), (1.0, Keywords(1, 6)))
     code = Plan(
         method,
         Block(12),
@@ -155,29 +213,36 @@ def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> R
         weight=0.25,
         sources=("python",),
     )
-    sources = (("news-form", 1.8), ("1bw-real", 0.2), ("review-form", 1.8), ("review-short", 0.2), ("python", 1.0))
-    return replace(
-        base,
-        name=name,
-        start=start,
-        data=replace(base.data, sources=sources),
-        plans=(Plan(method, masks, lengths=(64,), full_noise=0.1, weight=0.75), code),
-        # accumulate: memory for LC's rows of 2L
+    text = Plan(method, Mix((1.0, Block(32)), (1.0, Keywords(1, 6))), full_noise=0.1, weight=0.75)
+    return _smollm2(
+        name,
+        start,
+        sources=(("news-form", 1.8), ("1bw-real", 0.2), ("review-form", 1.8), ("review-short", 0.2), ("python", 1.0)),
+        dev="dev",
+        plans=(text, code),
         training=replace(
-            base.training, seconds=300.0, rate=5e-4, matrix_rate=1e-3, position_warmup=100, accumulate=2, dev_every=0
+            _ON_A_GPU,
+            seconds=300.0,
+            rate=5e-4,
+            matrix_rate=1e-3,
+            added_rate=3e-3,
+            warmup=100,
+            decay=0.5,
+            position_warmup=100,
+            accumulate=2,  # memory for the rows of 2L that LC has
         ),
     )
 
 
 def _comparison() -> dict[str, Callable[[], Run]]:
-    """The methods of the tables, each with its own training. The autoregressive one starts from the language model
-    itself, which reads from left to right as it does."""
+    """The methods of the tables. The autoregressive one starts from the language model itself, which reads as it does,
+    from left to right."""
     weight = TokenUnitWeight(at_most=64)
     ddot = DDOT(terminal=STARTS, position_weight=weight, gap_length_factor=1.0)
     methods: dict[str, Method] = {
         "smollm2_ddot": ddot,
         "smollm2_ddot_u": replace(ddot, terminal=EVEN),
-        "smollm2_ddot_t": replace(ddot, terminal=Stretched(AsText(JitteredGrid(0.5)), 0.15)),
+        "smollm2_ddot_t": replace(ddot, terminal=AS_TEXT),
         "smollm2_no_ot": replace(ddot, couple=couple_independently),
         "smollm2_lc": LeftContext(),
         "smollm2_pop": PositionPrediction(position_weight=weight),
@@ -188,18 +253,18 @@ def _comparison() -> dict[str, Callable[[], Run]]:
     return made | {"smollm2_ar": partial(_compared, "smollm2_ar", Autoregressive(), start="runs/base/smollm2")}
 
 
-def _papers(name: str, size: Callable[[int], DiTConfig], source: str, start: str, L: int, couple: bool = True) -> Run:
-    """One stage of the paper's training, as far as it says: batch 512, λ = 10, AdamW at 3e-5, weight decay 0."""
+def _papers(
+    name: str, size: Callable[[int], DiTConfig], source: str, start: str, L: int, couple: Coupling = couple
+) -> Run:
+    """One stage of the paper's training, as far as described: batch 512, λ = 10, AdamW at 3e-5, no weight decay."""
 
     def network(vocabulary: Vocabulary) -> DenoiserConfig:
-        # 50258: the states of the public SEDD checkpoints, which the shift of the score is defined with.
+        # 50258, the number of states of the public SEDD checkpoints, defines the shift of the score.
         return DenoiserConfig(
             size(vocabulary.rows), vocabulary, ScoreEntropy(states=vocabulary.base + 1), position_scale=512.0
         )
 
-    method = DDOT(terminal=random_terminal)
-    if not couple:
-        method = DDOT(terminal=random_terminal, couple=couple_independently)
+    method = DDOT(terminal=random_terminal, couple=couple)
     masks = Mix((1.0, Block(L // 2)), (1.0, Keywords(1, 6)))
     return Run(
         name=name,
@@ -233,13 +298,9 @@ def _two_stages(size: str, config: Callable[[int], DiTConfig]) -> dict[str, Call
         f"sedd_{size}_yelp": ("yelp", f"runs/{align}", 64),
         f"sedd_{size}_code": ("code", f"runs/{align}_code", 1024),
     }
-    made = {name: _stage(name, config, *stage) for name, stage in stages.items()}
-    no_ot = f"sedd_{size}_no_ot"
-    return made | {no_ot: lambda: _papers(no_ot, config, "1bw", f"runs/{align}", 64, couple=False)}
-
-
-def _stage(name: str, config: Callable[[int], DiTConfig], source: str, start: str, L: int) -> Callable[[], Run]:
-    return lambda: _papers(name, config, source, start, L)
+    made: dict[str, Callable[[], Run]] = {name: partial(_papers, name, config, *rest) for name, rest in stages.items()}
+    name = f"sedd_{size}_no_ot"
+    return made | {name: partial(_papers, name, config, "1bw", f"runs/{align}", 64, couple=couple_independently)}
 
 
 RECIPES: dict[str, Callable[[], Run]] = {
@@ -255,5 +316,5 @@ RECIPES: dict[str, Callable[[], Run]] = {
 def recipe(name: str) -> Run:
     """The run of that name."""
     if name not in RECIPES:
-        raise ValueError(f"there is no recipe '{name}'; there are {', '.join(RECIPES)}")
+        raise ValueError(f"there is no recipe '{name}'; the recipes are {', '.join(RECIPES)}")
     return RECIPES[name]()

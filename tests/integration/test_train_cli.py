@@ -211,7 +211,7 @@ def _text(place, name, content):
 
 
 MISTAKES = {
-    "an unknown recipe": (lambda place: (["tox"], []), ["there is no recipe 'tox'; there are", *RECIPES]),
+    "an unknown recipe": (lambda place: (["tox"], []), ["no recipe 'tox'", *RECIPES]),
     "an unknown setting": (lambda place: (["toy"], ["training.step=3"]), ["no setting 'training.step'", "steps"]),
     "a wrong type": (lambda place: (["toy"], ["training.steps=few"]), ["wants a whole number"]),
     "an empty text": (lambda place: (["toy"], [_text(place, "a.txt", b"")]), ["a.txt", "no text"]),

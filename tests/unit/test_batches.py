@@ -15,12 +15,21 @@ from hypothesis import strategies as st
 
 from ddot.core.positions import random_terminal
 from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
-from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Nothing, Telling
+from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Natural, Nothing, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.training.batches import Batches, EitherCut, Plan, WholeSentences, Windows, with_edges
+from ddot.training.batches import (
+    Batches,
+    EitherCut,
+    ManySentences,
+    Plan,
+    WholeSentences,
+    Windows,
+    revealed_from_the_left,
+    with_edges,
+)
 
 DOCUMENTS = [
     ["The kettle sang on the stove.", "Nobody heard it but the cat."],
@@ -284,6 +293,75 @@ def test_cuts_keep_their_promise(parts, most, longest, seed):
     assert any(is_part(window.tokens.tolist(), tokens.tolist()) for tokens, _ in passages)
 
 
+@settings(max_examples=30)
+@given(low=st.floats(0.1, 0.9), longest=st.integers(1, 40), seed=st.integers(0, 10_000))
+def test_many_sentences_are_whole_and_fill_the_row(parts, low, longest, seed):
+    corpus = parts[1][0][1]
+    passages = [corpus.passage(number, longest) for number in range(len(corpus))]
+    passage = ManySentences(low)(corpus, longest, np.random.default_rng(seed))
+    n = len(passage.tokens)
+    assert 0 < n <= longest
+    if not passage.ends:  # no sentence of the corpus was short enough in any draw
+        assert not len(passage.sentences)
+        return
+    assert passage.sentences[-1] == n
+    assert any(
+        tokens[:n].tolist() == passage.tokens.tolist() and ends[ends <= n].tolist() == passage.sentences.tolist()
+        for tokens, ends in passages
+    )
+    if n < low * longest:  # only where nothing long enough turned up
+        assert n in [ends[-1] for _, ends in passages if len(ends)]
+
+
+@pytest.mark.parametrize("cut", [WholeSentences(3), Windows(0.3), ManySentences(0.4)])
+def test_passages_know_where_their_sentences_end(parts, cut):
+    tokenizer, corpora = parts
+    corpus, rng = corpora[0][1], np.random.default_rng(0)
+    for _ in range(60):
+        passage = cut(corpus, 24, rng)
+        text = [tokenizer.decode([int(token)]) for token in passage.tokens]
+        assert [piece.endswith(".") for piece in text] == passage.ends_sentence.tolist()
+
+
+@pytest.mark.parametrize("edges", [True, False])
+def test_left_to_right_leaves_a_prefix_of_every_blank(parts, edges):
+    plan = dataclasses.replace(PLANS[1], mask=Blocks(2, 3), least_noise=0.2, lengths=(32,))
+    plain = made(parts, (plan,), edges=edges)[0][1]
+    ordered = made(parts, (dataclasses.replace(plan, left_to_right=1.0),), edges=edges)[0][1]
+    mixed = made(parts, (dataclasses.replace(plan, left_to_right=0.5),), slots=32 * 200, edges=edges)[0][1]
+    assert plain.t.min() >= 0.2
+    for share in np.linspace(0.05, 0.95, 7):
+        for kind, u in zip(ordered.kind, ordered.u, strict=True):
+            masked = (u < share) & (kind == RESPONSE)
+            # Inside a blank, whatever follows a masked token is masked.
+            follows = masked[:-1] & (kind[1:] == RESPONSE) & (kind[:-1] == RESPONSE)
+            assert (masked[1:] | ~follows).all()
+    for kind, u, before in zip(ordered.kind, ordered.u, plain.u, strict=True):
+        assert torch.equal(u[kind == RESPONSE].sort().values, before[kind == RESPONSE].sort().values)
+        assert torch.equal(u[kind != RESPONSE], before[kind != RESPONSE])
+    from_the_left = revealed_from_the_left(mixed)
+    long = (mixed.kind == RESPONSE).sum(1) > 8
+    assert torch.isclose((mixed.u == from_the_left).all(1)[long].float().mean(), torch.tensor(0.5), atol=0.12)
+
+
+def test_pads_of_a_text_of_known_length_are_never_masked(parts):
+    for step in range(3):
+        slots = made(parts, PLANS[1:])[step][1]
+        assert (slots.u[slots.kind == PAD] > 1).all()
+        assert (slots.u[slots.kind != PAD] < 1).all()
+
+
+def test_natural_blanks_reach_batches(parts):
+    """Whole sentences go missing, and marks stay with the text unless a sentence does."""
+    tokenizer, _ = parts
+    plan = Plan(FixedLength(), Natural(most=1, dense=0.0), ManySentences(), lengths=(64,), unit=Tokenizer.units)
+    slots = made(parts, (plan,), slots=64 * 128)[0][1]
+    missing = [tokenizer.decode(x[kind == RESPONSE].numpy()) for x, kind in zip(slots.x_0, slots.kind, strict=True)]
+    whole = {" " + sentence for document in DOCUMENTS + OTHER for sentence in document}
+    assert len(whole & set(missing)) > 3
+    assert any(text and not text.endswith(".") for text in missing)
+
+
 def test_a_foreign_tokenizer_is_refused(parts):
     _, corpora = parts
     foreign = learn_bpe(["other words altogether"], 280)
@@ -309,7 +387,7 @@ def test_batches_that_do_not_divide_are_refused(parts, slots, world, lengths, se
 class BreaksLater:
     """A mask that fails on the first text it is given."""
 
-    def __call__(self, weight, rng):
+    def __call__(self, units, rng):
         raise ValueError("the mask broke")
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
 from ddot.core.records import Vocabulary
-from ddot.data.tokenizer import Tokenizer, byte_level
+from ddot.data.tokenizer import Tokenizer, byte_level, learn_bpe
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +64,18 @@ def test_ids_out_of_range_are_refused(wrong):
     Vocabulary(10).check(np.array([0, 9, 12]))
     with pytest.raises(ValueError, match="out of range"):
         Vocabulary(10).check(np.array([0, wrong]))
+
+
+def test_closing_marks_are_units_of_their_own():
+    text = 'She said (twice), "No." It\'s 3.5 km; really!?'
+    tokenizer = learn_bpe([text], 257)  # a token for each byte
+    tokens = tokenizer.encode(" " + text)
+    units, words = tokenizer.units(tokens), tokenizer.words(tokens)
+    pieces = ["".join(tokenizer.decode(tokens[units == unit])) for unit in range(units[-1] + 1)]
+    assert "".join(pieces) == " " + text
+    # Marks inside a word belong to it ("3.5", "It's"); marks that close one stand alone, each by itself.
+    assert [piece.strip() for piece in pieces] == [
+        "She", "said", "(twice", ")", ",", '"No', ".", '"', "It's", "3.5", "km", ";", "really", "!", "?",
+    ]  # fmt: skip
+    assert (np.diff(units) >= np.diff(words)).all()  # units are words, or parts of them
+    assert tokenizer.units(tokens[:0]).shape == (0,)

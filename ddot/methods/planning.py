@@ -1,0 +1,55 @@
+"""Planning: how long each gap is, from the prompt read as a text. Trains the length head; fills nothing.
+
+Slots do not move. A single [mask] stands in every gap that may hold text, wherever the hints say where that is, so the
+trunk reads something close to a text with blanks. `infill` plans with the same layout (`Planning.start`).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, UInt64
+
+from ddot.core.records import AFTER, BOTH, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary
+from ddot.methods.layout import Table, only_prompt, with_placeholders
+from ddot.methods.losses import Losses, length_losses
+from ddot.network.denoiser import Denoiser
+
+
+@dataclass(frozen=True)
+class Planning:
+    factor: float = 0.3
+
+    def prepare(
+        self,
+        examples: Sequence[Example],
+        L: int,
+        t: Float32[np.ndarray, "B"],
+        keys: UInt64[np.ndarray, "B"],
+        vocabulary: Vocabulary,
+    ) -> Slots:
+        """Prompts with placeholders at t = 1. `gap_length` holds the answers, which the network does not see."""
+        rows = [with_placeholders(example, most=L) for example in examples]
+        return Table(rows, L, vocabulary).still_slots(np.ones_like(t), keys)
+
+    def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
+        """Cross entropy of the length of every gap that may hold text. Nothing moves, so λ has nothing to weigh."""
+        is_open = (slots.hint == AFTER) | (slots.hint == BOTH) | (slots.hint == UNKNOWN)
+        at = is_open.flatten().nonzero()[:, 0]
+        state = State(
+            x=torch.where(slots.kind == RESPONSE, model.vocabulary.mask, slots.x_0),
+            z=slots.z_0,
+            hint=slots.hint,
+            gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),
+            t=slots.t,
+        )
+        h, velocity = model.read(state)
+        return length_losses(model, h, velocity, at, slots.gap_length.flatten()[at], self.factor)
+
+    def start(self, prompts: Sequence[Example], L: int, vocabulary: Vocabulary) -> State:
+        """What the network reads to plan: the length of the gap after a prompt slot is predicted at that slot."""
+        rows = [with_placeholders(only_prompt(example)) for example in prompts]
+        state = Table(rows, L, vocabulary).still_start()
+        return dataclasses.replace(state, gap_length=torch.full_like(state.gap_length, UNKNOWN_LENGTH))
