@@ -12,7 +12,7 @@ from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.annealing import Tempered, greedy
 from ddot.core.gaps import gap_hints, open_gaps
 from ddot.core.records import NOT_PROMPT, UNKNOWN, Example, State, Vocabulary
-from ddot.core.rng import row_keys, spread_times
+from ddot.core.rng import fold, row_keys, spread_times, uniform
 from ddot.methods.autoregressive import Autoregressive, answers
 from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -175,6 +175,57 @@ def test_the_prompt_is_kept_in_order_for_any_weights(method, told):
             assert len(text) <= L
             rest = iter(text.tolist())
             assert all(token in rest for token in example.tokens[example.is_prompt].tolist())
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["free", "located"])
+def test_nothing_is_written_after_the_end(told):
+    """Rows that end early wait for the others: from the first [pad] on there are [pad]s alone."""
+    early = 0
+    for seed in range(4):
+        torch.manual_seed(seed)
+        prompts = list(examples(24, seed=seed, told=told))
+        for state in states(DRAWN, network(), prompts)[1:]:
+            for sentence in state.x[:, -L:].tolist():
+                if V.pad in sentence:
+                    rest = sentence[sentence.index(V.pad) :]
+                    assert set(rest) <= {V.pad, V.mask}
+                    early += len(rest) > 1 and rest[1] == V.pad
+    assert early > 10
+
+
+def drawn_by_hand(net, example, key):
+    """One answer after another by inverting the chances of what is allowed, everything read anew at t = 0."""
+    given = example.tokens[example.is_prompt].tolist()
+    hints = (np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint)[example.is_prompt]
+    is_open = open_gaps(example.is_prompt)
+    gaps = [is_open[0], *(is_open[place + 1] for place in np.flatnonzero(example.is_prompt))] if given else [True]
+    read, used = [*given, V.sep], 0
+    for place in range(L):
+        n, left = len(read), len(given) - used
+        hint = torch.full((1, n), NOT_PROMPT)
+        hint[0, : len(given)], hint[0, len(given)] = torch.from_numpy(hints), UNKNOWN
+        z = (2 * torch.arange(float(n))[None] - n + 1) / n
+        h, _ = net.read(State(torch.tensor(read)[None], z, hint, torch.full((1, n), -1), torch.zeros(1)), left_to_right)
+        open_here = example.hint is None or bool(gaps[used])
+        fits = [*(range(V.base) if L - place > left and open_here else ()), V.sep if left else V.pad]
+        chances = torch.softmax(net.logits(h[:, -1])[0, fits].double(), -1)
+        by_chance = sorted(zip(chances.tolist(), fits, strict=True), key=lambda pair: -pair[0])  # as `Tempered` sorts
+        below = np.cumsum([chance for chance, _ in by_chance])
+        _, token = by_chance[int(np.searchsorted(below[:-1], uniform(fold(key, place), 1)[0, 0], side="right"))]
+        if token == V.pad:
+            break
+        read.append(given[used] if token == V.sep else token)
+        used += token == V.sep
+    return read[len(given) + 1 :]
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["free", "located"])
+@torch.no_grad()
+def test_drawing_is_the_plain_loop_with_a_number_of_its_own_for_every_place(told):
+    net, prompts, keys = network(), list(examples(told=told)), row_keys(4, 12)
+    found = DRAWN.texts(states(DRAWN, net, prompts, keys)[-1], V)
+    wanted = [drawn_by_hand(net, example, keys[row : row + 1]) for row, example in enumerate(prompts)]
+    assert [text.tolist() for text in found] == wanted
 
 
 def test_closed_gaps_stay_closed():

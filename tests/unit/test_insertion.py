@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ddot.core.absorbing import CleanToken
-from ddot.core.gaps import gap_hints, open_gaps
-from ddot.core.records import NOT_PROMPT, UNKNOWN, Example, Vocabulary
+from ddot.core.gaps import gap_hints, missing_after, open_gaps
+from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.insertion import Insertion, put_in, questions
 from ddot.methods.method import Method
@@ -171,6 +171,73 @@ def test_a_gap_doubles_with_every_look_at_most():
     prompts = [Example(np.array([3]), np.array([True]))]
     seen = states(network(), prompts, steps=8, method=Insertion(doubt=1.0))
     assert [len(Insertion().texts(state, V)[0]) for state in seen] == [1, 3, 7, 10, 10]
+
+
+def with_lengths(example):
+    """The same text, told how many tokens are missing after each given one."""
+    return dataclasses.replace(example, gap_length=missing_after(example.is_prompt))
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["free", "located"])
+def test_sampling_shows_the_network_what_training_showed_it(told):
+    """Noise, places, and what is told of [sep], of given tokens and of those put in: alike on both sides."""
+    texts = [with_lengths(each) if told else each for each in examples(40, told=told)]
+    looks = {"training": [asked_of(batch(texts))[0]], "sampling": []}
+    net = network()
+    read = net.read
+    net.read = lambda state, *more: looks["sampling"].append(state) or read(state, *more)
+    states(net, texts, method=Insertion(doubt=1.0))
+    for seen in looks.values():
+        said = set()
+        for state in seen:
+            assert (state.t == 0).all()
+            assert torch.equal(state.z, seen[0].z)
+            for row, example in enumerate(texts):
+                hints, lengths = (
+                    _told(example.hint, example, UNKNOWN),
+                    _told(example.gap_length, example, UNKNOWN_LENGTH),
+                )
+                given = list(zip(example.tokens[example.is_prompt].tolist(), hints, lengths, strict=True))
+                columns = (state.x[row], state.hint[row], state.gap_length[row])
+                slots = list(zip(*(column.tolist() for column in columns), strict=True))
+                assert slots[0] == (V.sep, UNKNOWN, UNKNOWN_LENGTH)
+                known = [slot for slot in slots[1:] if slot[1] != NOT_PROMPT]
+                assert known == given
+                said |= {slot[1:] for slot in slots[1:] if slot[0] < V.base and slot[1] == NOT_PROMPT}
+        assert said == {(NOT_PROMPT, UNKNOWN_LENGTH)}
+    assert torch.equal(looks["training"][0].z[0], looks["sampling"][0].z[0])
+
+
+def _told(values, example, unknown):
+    return [unknown] * int(example.is_prompt.sum()) if values is None else values[example.is_prompt].tolist()
+
+
+def gap_chances(net, example):
+    """The chances of the answers for the gap before a whole text and after each of its tokens."""
+    start = Insertion().start([example], L, row_keys(0, 1), V)
+    with torch.no_grad():
+        h, _ = net.read(dataclasses.replace(start, t=torch.zeros(1)))
+        logits = net.logits(h[0, : len(example.tokens) + 1])[:, : V.size]
+    return torch.softmax(logits.index_fill(1, torch.tensor([V.mask, V.sep]), -torch.inf), -1)
+
+
+def test_where_more_is_wanted_than_fits_the_surest_gaps_are_filled():
+    """Nine tokens and one place left: it goes to the gap that is least likely to be complete."""
+    net, example = network(), Example(np.arange(L - 1), np.ones(L - 1, bool))
+    chances = gap_chances(net, example)
+    place = int(chances[:, V.pad].argmin())
+    wanted = list(range(L - 1))
+    wanted.insert(place, int(chances[place, : V.base].argmax()))
+    (text,) = Insertion().texts(states(net, [example], method=Insertion(doubt=1.0))[-1], V)
+    assert text.tolist() == wanted
+
+
+def test_a_token_is_put_in_where_the_chance_that_none_is_missing_is_at_most_the_doubt():
+    net, example = network(), Example(np.array([4, 5, 6, 7]), np.ones(4, bool))
+    chances = gap_chances(net, example)[:, V.pad]
+    for count, doubt in enumerate(chances.sort().values.tolist()):  # of five gaps one more each time
+        (text,) = Insertion().texts(states(net, [example], steps=1, method=Insertion(doubt=doubt + 1e-6))[-1], V)
+        assert len(text) == 4 + count + 1
 
 
 def test_a_row_is_the_same_in_any_batch():

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddot.core.annealing import Tempered, greedy, greedy_words
+from ddot.core.annealing import Candidates, Tempered, greedy, greedy_words
 from ddot.core.coupling import couple
 from ddot.core.noise import LogLinear
 from ddot.core.positions import grid_terminal, random_terminal
@@ -23,8 +23,6 @@ V = Vocabulary(3)  # a, b, c, [mask], [pad], [sep]
 
 def everything(chances, vocabulary):
     """No sharpening at all."""
-    from ddot.core.annealing import Candidates
-
     others = [i for i in range(vocabulary.size) if i != vocabulary.mask]
     order = torch.tensor([vocabulary.mask, *others]).expand(len(chances), vocabulary.size)
     return Candidates(order, chances.gather(1, order))
@@ -76,12 +74,11 @@ def frequencies(model, steps, reveal, B=6000):
     return {text: rows.count(text) / B for text in set(rows)}
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_sampler_with_the_exact_score_reproduces_the_language(exact):
-    found = frequencies(ExactModel(LANGUAGE), 200, Leap(everything, exact))
+def test_sampler_with_the_exact_score_reproduces_the_language():
+    found = frequencies(ExactModel(LANGUAGE), 200, Leap(everything), B=3000)
     texts = set(LANGUAGE) | set(found)
     distance = sum(abs(found.get(text, 0) - LANGUAGE.get(text, 0)) for text in texts) / 2
-    assert distance < 0.035  # noise of 6000 draws is about 0.015, of 200 steps about 0.01
+    assert distance < 0.04  # noise of 3000 draws is about 0.02, of 200 steps about 0.01
 
 
 def test_one_slot_at_a_time_is_exact_too():
@@ -89,10 +86,67 @@ def test_one_slot_at_a_time_is_exact_too():
     assert sum(found.get(text, 0) for text in LANGUAGE) == pytest.approx(1)  # never an impossible text
 
 
+class Linear(LogLinear):
+    """σ(t) = 2t. For the log-linear schedule Euler's step is the exact one; here the two differ."""
+
+    def sigma(self, t):
+        return 2 * t
+
+    def dsigma(self, t):
+        return torch.full_like(t, 2.0)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_leap_takes_the_step_it_is_asked_for(exact):
+    """Shares of the tokens after one step, over evenly spread numbers, against the two formulas."""
+    B, t, s = 20_000, 0.8, 0.5
+    score = torch.tensor([0.3, 0.2, 0.1, 1.0, 0.05, 0.0])  # a b c [mask] [pad] [sep]
+    state = dataclasses.replace(all_masked(B, 1), t=torch.full((B,), t))
+    prediction = Prediction(at=state.x == V.mask, log_score=score.log().expand(B, -1), velocity=torch.zeros(B, 1))
+    u = ((torch.arange(B) + 0.5) / B)[:, None]
+    x = Leap(everything, exact, Linear())(state, prediction, s, u, V)
+    leave = score * ((np.exp(2 * (t - s)) - 1) if exact else 2 * (t - s))
+    leave[V.mask] = 0
+    leave[V.mask] = 1 - leave.sum()
+    torch.testing.assert_close(torch.bincount(x[:, 0], minlength=V.size) / B, leave, atol=2e-4, rtol=0)
+
+
+def test_the_last_leap_leaves_nothing_masked_whatever_the_scores_sum_to():
+    B = 9000
+    score = torch.tensor([0.03, 0.02, 0.01, 1.0, 0.03, 0.0])
+    state = dataclasses.replace(all_masked(B, 1), t=torch.full((B,), 0.1))
+    prediction = Prediction(at=state.x == V.mask, log_score=score.log().expand(B, -1), velocity=torch.zeros(B, 1))
+    u = ((torch.arange(B) + 0.5) / B)[:, None]
+    shares = torch.bincount(Leap(everything)(state, prediction, 0.0, u, V)[:, 0], minlength=V.size) / B
+    torch.testing.assert_close(shares, torch.tensor([3, 2, 1, 0, 3, 0]) / 9, atol=3e-4, rtol=0)
+
+
+def test_what_is_restricted_is_never_revealed():
+    def no_b(state, prediction):
+        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, torch.tensor([1]), -1e9))
+
+    args = (all_masked(300, 3), time_grid(4), V, row_keys(7, 300), Leap(everything))
+    *_, free = reverse(ExactModel({(1, 1, 1): 0.5, (0, 2, 0): 0.5}), *args)
+    *_, bound = reverse(ExactModel({(1, 1, 1): 0.5, (0, 2, 0): 0.5}), *args, restrictions=(no_b,))
+    assert (free.x == 1).any()
+    assert bound.x.unique().tolist() == [0, 2]
+
+
+def test_steps_draw_independent_numbers():
+    """A slot that stays masked with chance (T − s)/T in each of two steps leaves in the second one as often."""
+    B = 8000
+    language = {(0, 0): 0.25, (0, 1): 0.25, (1, 0): 0.25, (1, 1): 0.25}
+    args = (all_masked(B, 2), time_grid(2), V, row_keys(1, B), Leap(everything))
+    _, second, last = reverse(ExactModel(language), *args)
+    left_late = second.x == V.mask
+    assert left_late.float().mean().item() == pytest.approx(0.5, abs=0.03)
+    assert last.x[left_late].float().mean().item() == pytest.approx(0.5, abs=0.03)  # whatever was drawn before
+
+
 def test_greedy_leaps_stay_diverse_as_the_paper_says():
     # Whichever slot is revealed first decides: slot 0 says a (0.4), slot 1 says b (0.6). Both lead to a whole text.
     language = {(0, 2, V.pad): 0.4, (1, 1, V.pad): 0.35, (2, 1, V.pad): 0.25}
-    found = frequencies(ExactModel(language), 100, Leap(greedy))
+    found = frequencies(ExactModel(language), 100, Leap(greedy), B=3000)
     assert found[0, 2, V.pad] == pytest.approx(0.5, abs=0.04)
     assert found[1, 1, V.pad] == pytest.approx(0.5, abs=0.04)
 
@@ -120,6 +174,12 @@ def test_tempered_is_temperature_and_nucleus():
     for bad in ({"temperature": 0.0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 1.5}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             Tempered(**bad)
+
+
+def test_a_draw_never_takes_what_has_no_chance():
+    candidates = Candidates(torch.tensor([[V.mask, 0, 1]]), torch.tensor([[0.4, 0.6 - 1e-6, 0.0]]))
+    for u in (0.0, 0.5, 1 - 1e-7):  # the chances sum to less than the last one
+        assert candidates.draw(torch.tensor([u])).item() in (V.mask, 0)
 
 
 def test_draw_follows_the_chances():
@@ -212,6 +272,50 @@ def test_words_beside_a_surer_one_wait():
         assert torch.nonzero(state.x[0] != V.mask)[:, 0].tolist() == revealed
 
 
+def test_neighbours_are_those_in_reading_order():
+    # By place the slots read 2 0 3 1; 0 is surest, 2 and 3 stand beside it, so 1 comes before them.
+    sure = torch.tensor([0.9, 0.3, 0.8, 0.7])
+    start = dataclasses.replace(all_masked(1, 4), z=torch.tensor([[-0.5, 0.9, -0.9, 0.5]]))
+
+    def model(state):
+        rest = (1 - sure) / 2
+        chances = torch.stack([sure, rest, rest, *(torch.full((4,), 1e-12),) * 3], -1)
+        return Prediction(at=state.x == V.mask, log_score=chances.log(), velocity=torch.zeros_like(state.z))
+
+    state = list(reverse(model, start, [1.0, 0.5], V, row_keys(0, 1), MostCertainFirst()))[-1]
+    assert torch.nonzero(state.x[0] != V.mask)[:, 0].tolist() == [0, 1]
+
+
+def test_pads_and_words_are_revealed_at_the_same_pace():
+    """Four slots say [pad] and are sure of it, four say a word and are not: half of each comes in half the time."""
+    start = all_masked(1, 8)
+
+    def model(state):
+        chances = torch.full((8, V.size), 1e-9)
+        chances[::2, V.pad], chances[1::2, 0], chances[1::2, 1] = 1.0, 0.6, 0.4
+        return Prediction(at=state.x == V.mask, log_score=chances.log(), velocity=torch.zeros_like(state.z))
+
+    state = list(reverse(model, start, [1.0, 0.5], V, row_keys(0, 1), MostCertainFirst()))[-1]
+    assert [int((state.x == token).sum()) for token in (V.pad, 0)] == [2, 2]
+
+
+def test_prompt_slots_are_pushed_apart():
+    state = dataclasses.replace(all_masked(1, 4), z=torch.tensor([[0.5, 0.5, 0.5, -1.0]]))
+    state = dataclasses.replace(state, hint=torch.tensor([[UNKNOWN, UNKNOWN, NOT_PROMPT, UNKNOWN]]))
+    first, second, word, third = keep_prompt_order(state).z[0].tolist()
+    assert first == -1.0
+    assert word == 0.5
+    assert second < third  # there is room for text between any two
+    assert third - second < 1e-3
+
+
+def test_only_words_keep_their_order():
+    state = dataclasses.replace(
+        all_masked(1, 5), x=torch.tensor([[0, V.mask, 1, V.pad, 2]]), z=torch.tensor([[0.5, 0.1, 0.3, 0.9, -0.2]])
+    )
+    assert keep_word_order(V)(state).z[0].tolist() == pytest.approx([-0.2, 0.1, 0.3, 0.9, 0.5])
+
+
 def test_no_echo_of_a_neighbour():
     state = dataclasses.replace(
         all_masked(1, 4), x=torch.tensor([[2, V.mask, 1, V.mask]]), z=torch.tensor([[0.2, 0.1, 0.0, 0.9]])
@@ -223,6 +327,8 @@ def test_no_echo_of_a_neighbour():
 
     score = without_echo(V)(state, model(state)).log_score
     assert torch.isneginf(score).nonzero().tolist() == [[0, 1], [0, 2], [1, 2]]  # slot 1 lies between tokens 1 and 2
+    pads = dataclasses.replace(state, x=torch.tensor([[V.pad, V.mask, V.pad, V.mask]]))
+    assert not torch.isneginf(without_echo(V)(pads, model(pads)).log_score).any()  # a [pad] may stand beside a [pad]
 
 
 def test_read_out_sorts_by_position_and_drops_pads():
@@ -230,6 +336,8 @@ def test_read_out_sorts_by_position_and_drops_pads():
         all_masked(1, 5), x=torch.tensor([[2, V.pad, 0, 1, 0]]), z=torch.tensor([[0.5, -1.0, 0.0, 0.0, -0.5]])
     )
     assert read_out(state, V)[0].tolist() == [0, 0, 1, 2]  # the tie at 0 goes to the earlier slot
+    halfway = dataclasses.replace(state, x=torch.tensor([[V.mask, V.pad, 0, V.mask, 1]]))
+    assert read_out(halfway, V)[0].tolist() == [1, 0]  # what is still masked is no word
 
 
 def test_time_grid():
