@@ -1,10 +1,11 @@
-"""The promise to users, for 10,000 random templates and networks that know nothing.
+"""The promise to users, for thousands of random templates and networks that know nothing.
 
 Everything outside blanks comes back verbatim and in order, text appears only at blanks, bounds in words hold: for any
 weights, any seed, any way of sampling. Networks with random weights say the oddest things, so they are the best test.
 """
 
 import math
+import os
 from dataclasses import dataclass
 
 import jaxtyping
@@ -58,6 +59,7 @@ NETWORKS = [
     ("scores", SCORES, 5, 600),
 ]
 assert sum(count for *_, count in NETWORKS) == 10_000
+SHARE = float(os.environ.get("DDOT_PROMISES", 0.25))  # of these templates; `make promises` takes them all
 
 
 def network(number):
@@ -66,7 +68,7 @@ def network(number):
     denoiser = Denoiser(config).eval()
     with torch.no_grad():
         for path, parameter in denoiser.named_parameters():
-            parameter.normal_(std=0.3 * (1 if path.startswith("gap_length") and factor == 0 else factor))
+            parameter.normal_(std=0.3 * (1 if path.startswith("room") and factor == 0 else factor))
     return Model(denoiser, TOKENIZER, name)
 
 
@@ -216,7 +218,7 @@ def test_promises_are_kept(number, part):
     broken = []
     checked = jaxtyping.config.jaxtyping_disable
     try:
-        for turn in range(NETWORKS[number][-1] // PARTS):
+        for turn in range(round(SHARE * NETWORKS[number][-1]) // PARTS):
             # Shapes and types are checked in some; in all it would take three times as long.
             jaxtyping.config.update("jaxtyping_disable", checked or turn % 50 > 0)
             case = random_case(rng)
