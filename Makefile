@@ -1,6 +1,9 @@
 # make demo   install into .venv and fill example sentences with the embedded model
-# make test   install everything into .venv and run ruff, mypy and the whole test suite
+# make test   install everything into .venv and run ruff, mypy and the whole test suite (under 10 minutes on two cores)
+# make check  ruff, mypy and the unit tests, for the daily loop (under 90 seconds)
 # make lint   ruff and mypy alone
+# make mutants [ONLY="word …"]   make small mistakes in a scratch copy; every one must be noticed by the tests named for it
+# make promises   the promise to users with all 10,000 templates; `make test` takes a quarter of them
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
@@ -9,12 +12,23 @@ HERE := --config-settings editable_mode=compat -e
 # What the tests need beyond the core.
 EXTRAS := dev,serve,metrics,gguf,plots,data,track
 
-.PHONY: demo test lint clean
+PYTEST := OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo test check lint mutants promises clean
 demo: .venv/ready
 	@FORCE_COLOR=1 $(BIN)/ddot infill < examples/demo.txt
 
 test: .venv/ready-for-tests lint
-	OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
+
+check: .venv/ready-for-tests lint
+	$(PYTEST) tests/unit
+
+mutants: .venv/ready-for-tests
+	$(BIN)/python tests/mutants.py --jobs 2 $(ONLY)
+
+promises: .venv/ready-for-tests
+	DDOT_PROMISES=1 $(PYTEST) tests/property
 
 lint: .venv/ready-for-tests
 	$(BIN)/ruff check .
