@@ -1,4 +1,4 @@
-"""What the commands share: the application, options, tables on the screen, loading a model."""
+"""Shared by all commands: the application, options, tables on the screen, loading a model."""
 
 import json
 import os
@@ -27,41 +27,41 @@ def _version(wanted: bool | None) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="The version of ddot.")
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = None,
 ) -> None:
     """Fill blanks of unknown length in text."""
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, a row a line, instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of a table.")]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda. Default: a GPU if there is one.")]
-Steps = Annotated[int, typer.Option(help="Steps of the reverse process.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda. Default: cuda if available.")]
+Steps = Annotated[int, typer.Option(help="Number of denoising steps.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
-Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: as the model says.")]
-TopP = Annotated[float, typer.Option(help="With a temperature: the likeliest words of this total chance.")]
-Free = Annotated[bool, typer.Option("--free", help="No blanks: these words, in order, with text wherever it fits.")]
+Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
+TopP = Annotated[float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")]
+Free = Annotated[bool, typer.Option("--free", help="No blanks: keep these words in order, add text where it fits.")]
 TerminalName = Annotated[
-    str | None, typer.Option("--terminal", help="grid or random: slots start there and move (DDOT-U, DDOT-R).")
+    str | None, typer.Option("--terminal", help="grid or random: where slots start before they move (DDOT-U, DDOT-R).")
 ]
 
 
 def names_of(text: str, option: str) -> list[str]:
-    """Names with commas, each once."""
+    """Comma-separated names, each once."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
     if "" in names:
-        raise ValueError(f"{option} wants names with commas between them, got '{text}'")
+        raise ValueError(f"{option} needs comma-separated names, got '{text}'")
     return names
 
 
 def numbers(text: str, name: str) -> list[int]:
-    """Whole numbers with commas, each once."""
+    """Comma-separated whole numbers, each once."""
     try:
         return list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
-        raise ValueError(f"{name} wants whole numbers with commas, got '{text}'") from None
+        raise ValueError(f"{name} needs comma-separated whole numbers, got '{text}'") from None
 
 
 def show(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -1,11 +1,11 @@
-"""Commands for people who fill blanks: infill, watch, plot trajectories, info."""
+"""Commands that fill blanks or show how: infill, watch, plot trajectories, info."""
 
 import json
 import sys
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,11 +13,14 @@ from rich.text import Text
 
 from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, TerminalName, TopP, app, cuda, load_model, plot
 
+if TYPE_CHECKING:
+    from ddot.infill.settings import Settings
+
 
 @app.command()
 def infill(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts with ___ where words are missing.")] = None,
-    n: Annotated[int, typer.Option("--n", help="So many different answers, best first.")] = 1,
+    n: Annotated[int, typer.Option("--n", help="Number of alternatives to return, best first.")] = 1,
     steps: Steps = 16,
     seed: Seed = 0,
     temperature: Temperature = 0.0,
@@ -26,9 +29,9 @@ def infill(
     terminal: TerminalName = None,
     model: ModelName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
-    trace: Annotated[Path | None, typer.Option(help="Save how the words moved (one text).")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Where filled lines go; goes on if begun.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Where filled lines go; resumes if begun.")] = None,
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile the network first, about a minute: for large files on a GPU.")
     ] = False,
@@ -43,9 +46,9 @@ def infill(
 
     Example: ddot infill --input in.jsonl --output out.jsonl
     """
-    settings = {
-        "n": n, "steps": steps, "seed": seed, "temperature": temperature, "top_p": top_p, "terminal": terminal
-    }  # fmt: skip
+    from ddot.infill.settings import Settings
+
+    settings = Settings(n, seed, steps, temperature, top_p, terminal)
     if source is not None or output is not None:
         _infill_file(texts, source, output, free, model, settings, compiled)
         return
@@ -55,29 +58,27 @@ def infill(
     if not given:
         raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
     if free and any("___" in text for text in given):
-        raise ValueError(
-            "--free takes words in order and no blanks: text goes wherever it fits; leave out ___ or --free"
-        )
+        raise ValueError("--free takes words in order, no blanks: text goes wherever it fits; leave out ___ or --free")
     if trace is not None and (len(given) != 1 or n != 1):
         raise ValueError("--trace saves one filling; give one text and --n 1")
     if trace is not None and not trace.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {trace.parent}; make it first")
+        raise FileNotFoundError(f"there is no folder {trace.parent}; create it first")
     filler = load_model(model)
-    how = {name: value for name, value in settings.items() if name != "n"}
-    frames = None if trace is None else filler.stream(given[0], free=free, **how)
-    ways = [filler.way(text, free=free, **settings) for text in given]  # a mistake in the last is told before the first
-    for text, answers in zip(given, filler.answers(ways), strict=True):
-        if len(answers) < n:
-            print(f"ddot: only {len(answers)} of {n} answers differ", file=sys.stderr)
-        for each in answers:
+    requests = [filler.request(text, settings, free) for text in given]  # an error in the last comes before any work
+    how = {name: value for name, value in asdict(settings).items() if name != "n"} | {"free": free}
+    frames = None if trace is None else filler.stream(given[0], **how)
+    for request, answers in zip(requests, filler.answers(requests), strict=True):
+        if len(answers.best) < n:
+            print(f"ddot: only {len(answers.best)} of {n} answers differ", file=sys.stderr)
+        for each in (answer.infill for answer in answers.best):
             if as_json:
                 print(json.dumps({**asdict(each), "steps": steps, "seed": seed}, ensure_ascii=False))
             else:
-                Console(soft_wrap=True, highlight=False).print(_highlighted(filler.template(text, free), each.fills))
+                Console(soft_wrap=True, highlight=False).print(_highlighted(request.template, each.fills))
     if trace is not None and frames is not None:
         from ddot.infill.frames import save_trace
 
-        save_trace(trace, given[0], {**how, "free": free}, list(frames))
+        save_trace(trace, given[0], how, list(frames))
 
 
 def _infill_file(
@@ -86,25 +87,27 @@ def _infill_file(
     output: Path | None,
     free: bool,
     model: str | None,
-    settings: dict[str, Any],
+    settings: "Settings",
     compiled: bool,
 ) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ddot.infill.jsonl import count_lines, fill_file, merge, part_of
+    from ddot.infill.jsonl import Share, fill_file, merge, part_of
     from ddot.training.distributed import barrier, largest, processes
 
     if source is None or output is None:
         there, missing = ("--output", "--input") if source is None else ("--input", "--output")
-        raise ValueError(f"{there} fills a file and wants {missing} as well")
+        raise ValueError(f"{there} fills a file and needs {missing} as well")
     if texts or free:
         what = f"the text '{texts[0]}'" if texts else "--free"
-        raise ValueError(f'--input and --output fill a file; leave out {what} (a line may say "free" for itself)')
+        raise ValueError(
+            f'--input and --output fill a file; leave out {what} (a line may have "free" instead of "text")'
+        )
     with processes("cuda" if cuda() else "cpu", patience=timedelta(days=30)) as (rank, world, device):
         filler = load_model(model, str(device), compiled)
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         bar = Progress(*columns, console=Console(stderr=True), disable=rank > 0)
-        lines = len(range(rank, count_lines(source), world)) if source.is_file() else 0
+        lines = len(Share(source, rank, world)) if source.is_file() else 0
         task = bar.add_task("", total=lines)
         part = part_of(output, rank, world)
 
@@ -122,7 +125,7 @@ def _infill_file(
             merge(output, world)
         barrier()
     if stopped:
-        print(f"ddot: interrupted; {done.lines} lines are in {part}, the same command goes on", file=sys.stderr)
+        print(f"ddot: interrupted; {done.lines} lines are in {part}; run the same command to resume", file=sys.stderr)
         raise typer.Exit(130)
     if done.lines == done.before:
         said = f"all {done.lines} lines were in {output} already" if done.lines else f"{source} has no lines to fill"
@@ -135,7 +138,7 @@ def _infill_file(
 
 
 def _highlighted(template: Any, fills: list[str]) -> Text:
-    """The text with what was filled in set off."""
+    """The text with the fills highlighted."""
     text = Text(template.literals[0])
     for fill, literal in zip(fills, template.literals[1:], strict=True):
         text.append(fill, style="bold green").append(literal)
@@ -164,8 +167,8 @@ def watch(
     free: Free = False,
     terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
     model: ModelName = None,
-    delay: Annotated[float, typer.Option(min=0.0, help="Seconds a step at least.")] = 0.15,
-    trace: Annotated[Path | None, typer.Option(help="Save how the words moved.")] = None,
+    delay: Annotated[float, typer.Option(min=0.0, help="Seconds each step is shown at least.")] = 0.15,
+    trace: Annotated[Path | None, typer.Option(help="Save every step, to plot later.")] = None,
 ) -> None:
     """Watch the words move to their places, in the terminal.
 
@@ -185,7 +188,7 @@ def plot_trajectories(
     text: Annotated[str | None, typer.Argument(help="A text with ___; or --from a saved trace.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("paths.png"),
     saved: Annotated[Path | None, typer.Option("--from", help="A trace saved by infill or watch.")] = None,
-    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One system; default: both.")] = None,
+    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One plot; default: both.")] = None,
     steps: Steps = 32,
     seed: Seed = 0,
     free: Free = False,

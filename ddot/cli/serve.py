@@ -1,4 +1,4 @@
-"""The command that serves: serve."""
+"""The command `serve`."""
 
 from typing import Annotated
 
@@ -9,15 +9,15 @@ from ddot.cli.app import Device, ModelName, app, load_model
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 is everywhere.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="8012 is where editors look; 0: any free one.")] = 8012,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 8012 is what editors expect, 0 is any free one.")] = 8012,
     model: ModelName = None,
     device: Device = None,
-    api_key: Annotated[str | None, typer.Option(envvar="DDOT_API_KEY", help="Ask for this key (Bearer).")] = None,
-    allow_origin: Annotated[list[str], typer.Option(help="A web origin that may ask, or *.")] = [],  # noqa: B006
-    queue: Annotated[int, typer.Option(help="Requests that may wait; more are told to come back.")] = 16,
+    api_key: Annotated[str | None, typer.Option(envvar="DDOT_API_KEY", help="Require this key (Bearer).")] = None,
+    allow_origin: Annotated[list[str], typer.Option(help="Another web origin that is allowed, or *.")] = [],  # noqa: B006
+    queue: Annotated[int, typer.Option(help="Requests that may wait; more are answered 503.")] = 16,
 ) -> None:
-    """Serve a page, an HTTP API, and llama.cpp's and OpenAI's ways of infilling for editors and programs.
+    """Serve a page, an HTTP API, and the infilling endpoints of llama.cpp and OpenAI.
 
     Example: ddot serve --port 8012
     """

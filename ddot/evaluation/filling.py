@@ -19,7 +19,8 @@ from ddot.core.records import Prompt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import TASKS, BenchmarkItem, Prompted, Text
-from ddot.infill.engine import Settings, fill, gap_tokens
+from ddot.evaluation.kept import Sampling, fill
+from ddot.infill.engine import gap_tokens
 from ddot.infill.lengths import mean_length, plan, roomy
 from ddot.infill.model import Model
 from ddot.methods.ddot import DDOT
@@ -136,12 +137,12 @@ class Kept:
     `lengths` tells the network the length of each gap beforehand; without it, pads decide.
     """
 
-    settings: Settings = field(default_factory=Settings)
+    sampling: Sampling = field(default_factory=Sampling)
     lengths: ChooseLengths | None = None
     tasks: tuple[str, ...] = TASKS
 
     def learnt_from(self, trained: Trainable) -> bool:
-        return _learnt(FixedLength() if self.settings.still else DDOT(self.settings.terminal), trained)
+        return _learnt(FixedLength() if self.sampling.still else DDOT(self.sampling.terminal), trained)
 
     def texts(
         self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
@@ -159,13 +160,13 @@ class Kept:
 
         def filled(rows: list[int], L: int) -> dict[int, Text]:
             prompts = [asked.prompts[i] for i in rows]
-            settings = replace(self.settings, steps=steps, slots=L)
-            *_, last = fill(model.denoiser, prompts, asked.keys[rows], settings)
+            sampling = replace(self.sampling, steps=steps, slots=L)
+            *_, last = fill(model.denoiser, prompts, asked.keys[rows], sampling)
             gaps = gap_tokens(last, prompts, model.denoiser.vocabulary)
             return {i: asked.items[i].filled(each, model.tokenizer) for i, each in zip(rows, gaps, strict=True)}
 
         # Still slots beyond the text hold [pad]s, so widths may be rounded up and more texts share one.
-        return asked.batches(filled, max(1, model.denoiser.config.slots // 4) if self.settings.still else 1)
+        return asked.batches(filled, max(1, model.denoiser.config.slots // 4) if self.sampling.still else 1)
 
 
 class _Asked:

@@ -1,20 +1,21 @@
-"""What a network is asked while blanks are filled, for many windows at once: lengths, tokens, how likely they are.
+"""The engine: fills windows of texts in batches, phase by phase. How long is each blank, which tokens, how likely?
 
-Tasks of one group run as one batch. A batch has a fixed number of rows, filled up with rows that are thrown away, so
-that an answer is the same whoever shares the batch (see `core.chunks`).
+A batch has a fixed number of rows, padded with rows that are thrown away, and every window draws from its own key: an
+answer is the same alone and among others (see `core.chunks`). The engine is a generator that yields after every forward
+pass, so whoever drives it sees every state and may stop between any two.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, UInt64
 from torch import Tensor
 
-from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import (
     keep_in_gaps,
     keep_out_of_closed,
@@ -24,11 +25,13 @@ from ddot.core.projections import (
     without_echo,
 )
 from ddot.core.records import UNKNOWN, Example, Prompt, State, Vocabulary
-from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, Reveal
+from ddot.core.rng import fold
+from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction
+from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
-from ddot.infill.lengths import length_chances, roomy
-from ddot.infill.scoring import Row, Tokens, token_chances
-from ddot.infill.settings import TERMINALS, Choice
+from ddot.infill.lengths import choose_lengths, length_chances, roomy, within_bounds
+from ddot.infill.scoring import Row, Tokens, gap_chances, token_chances
+from ddot.infill.settings import TERMINALS, Settings
 from ddot.infill.template import Blank
 from ddot.infill.view import SLOTS, Span, View, lay_out
 from ddot.infill.word_rules import Fresh, Pieces, WithinWords
@@ -36,41 +39,287 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
+T = TypeVar("T")
+R = TypeVar("R")
+Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
+
 
 @dataclass(frozen=True)
-class Settings:
-    """How to sample. Where lengths are not told the diffusion itself decides how much text a gap gets (the paper)."""
+class Shape:
+    """The shape of batches: rows, what the width of fixed slots is a multiple of, slots that get logits at a time.
 
-    steps: int = 16
-    slots: int = 64  # L
-    terminal: Terminal = grid_terminal
-    reveal: Reveal = field(default_factory=MostCertainFirst)
-    still: bool = False  # with told lengths: slots start where they belong and do not move
-    restrictions: tuple[Restriction, ...] = ()
+    A CPU fills one row, as wide as it needs: fastest there, and nothing changes how its sums are rounded. A GPU is fast
+    with full batches of few widths, and few shapes need to be compiled.
+    """
+
+    rows: int = 1
+    multiple: int = 1
+    portion: int | None = None
+
+    def width(self, slots: int) -> int:
+        """The width of a batch for texts of this many slots."""
+        return self.multiple * -(-max(1, slots) // self.multiple)
+
+    def padded(self, rows: list[T], extra: T) -> list[T]:
+        """As many as a batch has rows."""
+        return rows + [extra] * (self.rows - len(rows))
 
 
-def fill(
-    model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], settings: Settings
-) -> Iterator[State]:
-    """The states of a batch of prompts, from t = 1 to 0. Nothing ever lies in a closed gap."""
-    L = settings.slots
-    device = model.device
+ALONE = Shape()
+GPU = Shape(rows=64, multiple=32, portion=256)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a text with the blanks to fill next.
+
+    `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
+    its windows. With a limit of `seconds` there are as many steps as fit, and no score.
+    """
+
+    view: View
+    blanks: Sequence[Blank]
+    key: UInt64[np.ndarray, "1"]
+    settings: Settings
+    draw: int = 0
+    number: int = 0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A window whose lengths are decided; None: slots find their place in any blank, and [pad]s decide."""
+
+    window: Window
+    lengths: Sequence[int] | None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether slots stay where they are."""
+        return self.lengths is not None and self.window.settings.terminal is None
+
+    @property
+    def steps(self) -> int:
+        steps = self.window.settings.steps
+        if self.lengths is None or not self.fixed:
+            return steps
+        return max(1, min(steps, sum(self.lengths)))  # at one token a step, more steps would change nothing
+
+    @property
+    def key(self) -> UInt64[np.ndarray, "1"]:
+        return fold(self.window.key, self.window.draw) if self.window.draw else self.window.key
+
+    @property
+    def example(self) -> Example:
+        """The prompt, conditioned on the length of each gap."""
+        return lay_out(self.window.view, self.window.blanks, self.lengths or [0] * len(self.window.blanks))[0].example
+
+    @property
+    def spans(self) -> list[Span]:
+        """The slots of each blank. Slots that move come after the prompt's, fixed ones are where they belong."""
+        view, blanks, lengths = self.window.view, self.window.blanks, self.lengths or [0] * len(self.window.blanks)
+        if self.fixed:
+            return lay_out(view, blanks, lengths)[1]
+        ends = pairwise(np.cumsum([len(view.prompt), *lengths]).tolist())
+        return [Span(*end, first, blank) for end, first, blank in zip(ends, view.first, blanks, strict=True)]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A forward pass is done. While tokens are sampled: the state it led to, whose first rows are these samples'."""
+
+    samples: Sequence[Sample] = ()
+    state: State | None = None
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The tokens of each blank of a window, the log-chances of tokens and lengths, and the seconds to read it."""
+
+    tokens: Sequence[Tokens]
+    log_chances: list[float]
+    reading: float
+
+
+Steps = Generator[Step, None, R]  # the work towards a result
+
+
+class Engine:
+    """A denoiser and its tokenizer, filling windows in batches of one shape."""
+
+    def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
+        self.model, self.tokenizer, self.shape = model, tokenizer, shape
+        self.alphabet = Alphabet(tokenizer)
+        model.portion = shape.portion
+        self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
+        self._no_loose_marks = without(*self.alphabet.loose_marks)
+        self._fresh = Fresh(self.alphabet, model.device)
+
+    def fill(self, windows: Sequence[Window]) -> Steps[list[Filled]]:
+        """Fill windows: lengths, then tokens, then scores, each phase for all of them."""
+        start = time.perf_counter()
+        chances = yield from self.length_chances(windows)
+        reading = time.perf_counter() - start if self.tells_lengths else 0.0
+        windows = [_hurried(window, start, reading) for window in windows]
+        found = yield from self.tokens(windows, chances)
+        scored = [i for i, window in enumerate(windows) if window.seconds is None]
+        scores = yield from self._phase(
+            [(windows[i], found[i]) for i in scored], lambda one: self.shape.width(_slots(*one)), self._score
+        )
+        log_chances: list[list[float]] = [[] for _ in windows]
+        for i, score in zip(scored, scores, strict=True):
+            log_chances[i] = score
+        for window, each, tokens, log_chance in zip(windows, chances, found, log_chances, strict=True):
+            if each is not None:
+                log_chance += gap_chances(window.view, each, tokens)
+        return [Filled(tokens, each, reading) for tokens, each in zip(found, log_chances, strict=True)]
+
+    def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[list[Tokens]]]:
+        """The tokens of each blank; a window whose slots moved freely and broke its bounds is sampled again."""
+        samples = [
+            Sample(w, None if c is None else choose_lengths(w.view, w.blanks, c, w.key, w.draw))
+            for w, c in zip(windows, chances, strict=True)
+        ]
+        found = yield from self._phase(samples, self._alike, self._sample)
+        retry = {
+            i: Sample(w, within_bounds(w.view, w.blanks, [len(tokens) for tokens in found[i]]))
+            for i, w in enumerate(windows)
+            if samples[i].lengths is None and not self._holds(w, found[i])
+        }
+        again = yield from self._phase(list(retry.values()), self._alike, self._sample)
+        for i, tokens in zip(retry, again, strict=True):
+            found[i] = tokens
+        return found
+
+    def length_chances(self, windows: Sequence[Window]) -> Steps[list[Chances | None]]:
+        """The chances of each length class of the gap after each prompt token; None if the network cannot tell."""
+        if not self.tells_lengths:
+            return [None] * len(windows)
+        return (yield from self._phase(windows, self._planning_slots, self._plan))
+
+    @property
+    def tells_lengths(self) -> bool:
+        return self.model.room_head is not None
+
+    def is_loose(self, view: View) -> bool:
+        """Whether marks stand apart from words in this text itself; only then may they in what is filled in."""
+        return bool(self.alphabet.loose[view.prompt.example.tokens].any())
+
+    def _phase(
+        self, items: Sequence[T], alike: Callable[[T], Hashable], run: Callable[[list[T]], Steps[list[Any]]]
+    ) -> Steps[list[Any]]:
+        """The results of items, in their order, run in batches of those that are alike."""
+        groups: dict[Hashable, list[int]] = {}
+        for index, item in enumerate(items):
+            groups.setdefault(alike(item), []).append(index)
+        results: dict[int, Any] = {}
+        for group in groups.values():
+            for first in range(0, len(group), self.shape.rows):
+                batch = group[first : first + self.shape.rows]
+                results |= zip(batch, (yield from run([items[index] for index in batch])), strict=True)
+        return [results[index] for index in range(len(items))]
+
+    def _planning_slots(self, window: Window) -> int:
+        return roomy(len(window.view.prompt), self.model.config.slots)
+
+    def _plan(self, windows: list[Window]) -> Steps[list[Chances]]:
+        prompts = [window.view.prompt for window in windows]
+        rows = self.shape.padded(prompts, prompts[-1])
+        no_keys = np.zeros(len(rows), np.uint64)  # a grid start draws nothing
+        chances = length_chances(self.model, rows, no_keys, self._planning_slots(windows[0]))
+        yield Step()
+        return chances[: len(windows)]
+
+    def _score(self, filled: list[tuple[Window, list[Tokens]]]) -> Steps[list[list[float]]]:
+        rows = []
+        for window, tokens in filled:
+            prompt, spans = lay_out(window.view, window.blanks, [len(each) for each in tokens])
+            places = [np.arange(span.start, span.stop) for span in spans]
+            rows.append(Row(prompt, _joined(places), _joined(tokens)))
+        scores = token_chances(self.model, rows, self.shape.width(_slots(*filled[0])), self.shape.rows)
+        yield Step()
+        return scores
+
+    def _alike(self, sample: Sample) -> Hashable:
+        settings = sample.window.settings
+        how = settings.anneal, settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
+        return how, sample.steps, self._sample_slots(sample)
+
+    def _sample_slots(self, sample: Sample) -> int:
+        """L."""
+        prompt = len(sample.window.view.prompt)
+        if sample.lengths is None:
+            return min(max(SLOTS, prompt), roomy(prompt, self.model.config.slots))
+        exact = prompt + sum(sample.lengths)
+        return self.shape.width(exact) if sample.fixed else exact
+
+    def _sample(self, samples: list[Sample]) -> Steps[list[list[Tokens]]]:
+        for number, state in enumerate(self.states(samples)):
+            yield Step(samples, state, number)
+        if samples[0].lengths is None:
+            gaps = gap_tokens(state, [sample.window.view.prompt for sample in samples], self.model.vocabulary)
+            return [_by_blank(sample.window, each, self.alphabet) for sample, each in zip(samples, gaps, strict=True)]
+        x = state.x.cpu().numpy()
+        return [[x[row, span.start : span.stop] for span in sample.spans] for row, sample in enumerate(samples)]
+
+    def _holds(self, window: Window, found: Sequence[Tokens]) -> bool:
+        """Whether the blanks' bounds are kept."""
+        spelt = map(self.alphabet.spell, found)
+        return all(blank.holds(text) for blank, text in zip(window.blanks, spelt, strict=True))
+
+    def states(self, samples: Sequence[Sample]) -> Iterator[State]:
+        """The states of a batch, from t = 1 to 0; the first rows are those of the samples."""
+        first, L = samples[0], self._sample_slots(samples[0])
+        loose = self.is_loose(first.window.view)
+        form = (self._fresh,) if loose else (self._fresh, self._no_loose_marks)
+        keys = np.concatenate(self.shape.padded([sample.key for sample in samples], first.key))
+        if first.lengths is None:
+            prompts = self.shape.padded([sample.window.view.prompt for sample in samples], _given(L))
+            method: DDOT | FixedLength = self._moving(first.window.settings, prompts, L, form)
+            return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
+        spans = self.shape.padded([sample.spans for sample in samples], [])
+        reveal = WithinWords(MostCertainFirst(first.window.settings.anneal), self.alphabet, spans)
+        rules = (Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
+        if first.fixed:
+            method = FixedLength(reveal=reveal, restrictions=rules)
+        else:
+            method = self._moving_in_gaps(samples, reveal, L, rules)
+        examples = self.shape.padded([sample.example for sample in samples], _given(L).example)
+        return method.sample(self.model, examples, L, first.steps, keys)
+
+    def _moving(self, settings: Settings, prompts: Sequence[Prompt], L: int, form: tuple[Restriction, ...]) -> DDOT:
+        """Slots find their places in any blank; [pad]s decide how many words there are."""
+        return DDOT(
+            terminal=TERMINALS[settings.terminal or "grid"],
+            reveal=Leap(settings.anneal),
+            projections=kept(self.model, prompts, L),
+            restrictions=(self._text_only, *form),
+        )
+
+    def _moving_in_gaps(
+        self, samples: Sequence[Sample], reveal: WithinWords, L: int, rules: tuple[Restriction, ...]
+    ) -> DDOT:
+        """Slots start anywhere and end in the blank they are meant for."""
+        vocabulary = self.model.vocabulary
+        gap = torch.zeros(self.shape.rows, L, dtype=torch.long)
+        for row, sample in enumerate(samples):
+            for span, after in zip(sample.spans, sample.window.view.after, strict=True):
+                gap[row, span.start : span.stop] = after + 1
+        return DDOT(
+            terminal=TERMINALS[samples[0].window.settings.terminal or "grid"],
+            reveal=reveal,
+            projections=(keep_prompt_order, keep_in_gaps(gap.to(self.model.device)), keep_word_order(vocabulary)),
+            restrictions=(without(vocabulary.pad, vocabulary.sep), without_echo(vocabulary), *rules),
+        )
+
+
+def kept(model: Denoiser, prompts: Sequence[Prompt], L: int) -> tuple[Projection, ...]:
+    """Projections that keep the prompt's order and its whole words, and everything out of closed gaps."""
     is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
     for row, prompt in enumerate(prompts):
         is_open[row, : len(prompt.is_open)] = torch.from_numpy(prompt.is_open)
-    kept: tuple[Projection, ...] = (
-        keep_prompt_order,
-        keep_word_order(model.vocabulary),
-        keep_out_of_closed(is_open.to(device)),
-    )
-    examples = [prompt.example for prompt in prompts]
-    if settings.still:
-        still = FixedLength(reveal=settings.reveal, restrictions=settings.restrictions)
-        return still.sample(model, examples, L, settings.steps, keys)
-    method = DDOT(
-        terminal=settings.terminal, reveal=settings.reveal, projections=kept, restrictions=settings.restrictions
-    )
-    return method.sample(model, examples, L, settings.steps, keys)
+    return keep_prompt_order, keep_word_order(model.vocabulary), keep_out_of_closed(is_open.to(model.device))
 
 
 def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
@@ -82,241 +331,12 @@ def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) 
     return [[x[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What all batches have in common: their rows, what L of still slots is a multiple of, slots judged at a time.
-
-    A CPU fills one row, as wide as it needs: quickest there, and nobody changes how its sums are rounded. On a GPU
-    full batches of few widths are quick, and few shapes are to be compiled.
-    """
-
-    rows: int = 1
-    multiple: int = 1
-    portion: int | None = None
-
-    def wide(self, slots: int) -> int:
-        """The width of a batch for texts of so many slots."""
-        return self.multiple * -(-max(1, slots) // self.multiple)
-
-    def filled_up(self, some: list[Any], extra: Any) -> list[Any]:
-        """As many as a batch has rows."""
-        return some + [extra] * (self.rows - len(some))
-
-
-ALONE = Shape()
-GPU = Shape(rows=64, multiple=32, portion=256)
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """How long are the gaps? Answer: the chances of each length class of the gap after each prompt token."""
-
-    view: View
-
-    def group(self, network: "Network") -> Hashable:
-        return Lengths, self._slots(network)
-
-    def _slots(self, network: "Network") -> int:
-        return roomy(len(self.view.prompt), network.model.config.slots)
-
-    @staticmethod
-    def run(tasks: Sequence["Lengths"], network: "Network") -> list[Float[Tensor, "n classes"]]:
-        prompts = [task.view.prompt for task in tasks]
-        rows = network.shape.filled_up(prompts, prompts[-1])
-        nobody = np.zeros(len(rows), np.uint64)  # a grid start needs no chance
-        return length_chances(network.model, rows, nobody, tasks[0]._slots(network))[: len(tasks)]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Which tokens go into the blanks? Answer: those of each blank.
-
-    `lengths`: how many a blank gets; None: slots find their places in any blank, and [pad]s decide how many there are.
-    """
-
-    view: View
-    blanks: Sequence[Blank]
-    lengths: Sequence[int] | None
-    key: UInt64[np.ndarray, "1"]
-    choice: Choice
-
-    def group(self, network: "Network") -> Hashable:
-        return Sample, self.lengths is None, self.choice, self.steps, self.slots(network), network.is_loose(self.view)
-
-    @property
-    def still(self) -> bool:
-        return self.lengths is not None and self.choice.terminal is None
-
-    @property
-    def steps(self) -> int:
-        if self.lengths is None or not self.still:
-            return self.choice.steps
-        # With a token a step every one sees all before it: more steps would change nothing.
-        return max(1, min(self.choice.steps, sum(self.lengths)))
-
-    def slots(self, network: "Network") -> int:
-        """L."""
-        prompt = len(self.view.prompt)
-        if self.lengths is None:
-            return min(max(SLOTS, prompt), roomy(prompt, network.model.config.slots))
-        exact = prompt + sum(self.lengths)
-        return network.shape.wide(exact) if self.still else exact
-
-    @staticmethod
-    def run(tasks: Sequence["Sample"], network: "Network") -> list[Sequence[Tokens]]:
-        *_, last = network.states(tasks)
-        return network.found(tasks, last)
-
-
-@dataclass(frozen=True)
-class Looks:
-    """How likely are the tokens found for the blanks? Answer: the log-chance of each (see `token_chances`)."""
-
-    view: View
-    blanks: Sequence[Blank]
-    found: Sequence[Tokens]
-
-    def group(self, network: "Network") -> Hashable:
-        return Looks, self._slots(network)
-
-    def _slots(self, network: "Network") -> int:
-        return network.shape.wide(len(self.view.prompt) + sum(map(len, self.found)))
-
-    def _row(self) -> Row:
-        prompt, spans = lay_out(self.view, self.blanks, [len(tokens) for tokens in self.found])
-        return Row(prompt, _slots_of(spans), np.concatenate([np.zeros(0, np.int64), *self.found]))
-
-    @staticmethod
-    def run(tasks: Sequence["Looks"], network: "Network") -> list[list[float]]:
-        rows = [task._row() for task in tasks]
-        return token_chances(network.model, rows, tasks[0]._slots(network), network.shape.rows)
-
-
-Task = Lengths | Sample | Looks
-
-
-class Network:
-    """A denoiser that does tasks in batches of one shape."""
-
-    def __init__(self, model: Denoiser, alphabet: Alphabet, shape: Shape):
-        self.model, self.alphabet, self.shape = model, alphabet, shape
-        model.portion = shape.portion
-        self._text_only = without(*alphabet.no_text, model.vocabulary.sep)
-        self._no_loose_marks = without(*alphabet.loose_marks)
-        self._fresh = Fresh(alphabet, model.device)
-
-    def group(self, task: Task) -> Hashable:
-        """Tasks of the same group can run together."""
-        return task.group(self)
-
-    def run(self, tasks: Sequence[Any]) -> list[Any]:
-        """The answers to tasks of one group, at most as many as a batch has rows."""
-        return type(tasks[0]).run(tasks, self)
-
-    def is_loose(self, view: View) -> bool:
-        """Whether marks stand apart from words in this text itself; only then may they in what is filled in."""
-        return bool(self.alphabet.loose[view.prompt.example.tokens].any())
-
-    def states(self, tasks: Sequence[Sample]) -> Iterator[State]:
-        """The states of a batch, from t = 1 to 0; the first rows are those of the tasks."""
-        first = tasks[0]
-        form = (self._fresh,) if self.is_loose(first.view) else (self._fresh, self._no_loose_marks)
-        way = self._moving if first.lengths is None else self._still if first.still else self._moving_in_gaps
-        keys = np.concatenate(self.shape.filled_up([task.key for task in tasks], first.key))
-        return way(tasks, keys, form)
-
-    def found(self, tasks: Sequence[Sample], last: State) -> list[Sequence[Tokens]]:
-        """For each task the tokens of each blank in the last state."""
-        if tasks[0].lengths is None:
-            gaps = gap_tokens(last, [task.view.prompt for task in tasks], self.model.vocabulary)
-            return [shared_out(task, some, self.alphabet) for task, some in zip(tasks, gaps, strict=True)]
-        x = last.x.cpu().numpy()
-        spans = [self._spans(task) for task in tasks]
-        return [[x[row, span.start : span.stop] for span in some] for row, some in enumerate(spans)]
-
-    def _moving(
-        self, tasks: Sequence[Sample], keys: UInt64[np.ndarray, "B"], form: tuple[Restriction, ...]
-    ) -> Iterator[State]:
-        """The states of slots that find their places in any blank; [pad]s decide how many words there are."""
-        choice = tasks[0].choice
-        settings = Settings(
-            steps=choice.steps,
-            slots=tasks[0].slots(self),
-            terminal=TERMINALS[choice.terminal or "grid"],
-            reveal=Leap(choice.anneal),
-            restrictions=(self._text_only, *form),
-        )
-        prompts = [task.view.prompt for task in tasks]
-        return fill(self.model, self.shape.filled_up(prompts, _given(settings.slots)), keys, settings)
-
-    def _moving_in_gaps(
-        self, tasks: Sequence[Sample], keys: UInt64[np.ndarray, "B"], form: tuple[Restriction, ...]
-    ) -> Iterator[State]:
-        """The states of slots that start anywhere and end in the blank they are meant for."""
-        L, choice, vocabulary = tasks[0].slots(self), tasks[0].choice, self.model.vocabulary
-        spans = [self._spans(task) for task in tasks]
-        gap = torch.zeros(len(keys), L, dtype=torch.long)
-        for row, (task, some) in enumerate(zip(tasks, spans, strict=True)):
-            for span, after in zip(some, task.view.after, strict=True):
-                gap[row, span.start : span.stop] = after + 1
-        spans = self.shape.filled_up(spans, [])
-        method = DDOT(
-            terminal=TERMINALS[choice.terminal or "grid"],
-            reveal=WithinWords(MostCertainFirst(choice.anneal), self.alphabet, spans),
-            projections=(keep_prompt_order, keep_in_gaps(gap.to(self.model.device)), keep_word_order(vocabulary)),
-            restrictions=(
-                without(vocabulary.pad, vocabulary.sep),
-                without_echo(vocabulary),
-                Pieces(self.alphabet, spans, L, self.model.device, self.is_loose(tasks[0].view)),
-                *form,
-            ),
-        )
-        examples = self.shape.filled_up([_told(task) for task in tasks], _given(L).example)
-        return method.sample(self.model, examples, L, tasks[0].steps, keys)
-
-    def _still(
-        self, tasks: Sequence[Sample], keys: UInt64[np.ndarray, "B"], form: tuple[Restriction, ...]
-    ) -> Iterator[State]:
-        """The states of slots that stay where they are."""
-        L = tasks[0].slots(self)
-        spans = self.shape.filled_up([self._spans(task) for task in tasks], [])
-        method = FixedLength(
-            reveal=WithinWords(MostCertainFirst(tasks[0].choice.anneal), self.alphabet, spans),
-            restrictions=(Pieces(self.alphabet, spans, L, self.model.device, self.is_loose(tasks[0].view)), *form),
-        )
-        examples = self.shape.filled_up([_told(task) for task in tasks], _given(L).example)
-        return method.sample(self.model, examples, L, tasks[0].steps, keys)
-
-    def _spans(self, task: Sample) -> list[Span]:
-        """The slots of each blank. Slots that move come after the prompt's, still ones are where they belong."""
-        lengths = task.lengths or [0] * len(task.blanks)
-        if task.still:
-            return lay_out(task.view, task.blanks, lengths)[1]
-        ends = pairwise(np.cumsum([len(task.view.prompt), *lengths]).tolist())
-        return [Span(*end, first, blank) for end, first, blank in zip(ends, task.view.first, task.blanks, strict=True)]
-
-
-def _given(L: int) -> Prompt:
-    """A row to fill up a batch with: all of it is given, so no logits are spent on it."""
-    nothing = np.zeros(L, np.int64)
-    return Prompt(Example(nothing, np.ones(L, bool), np.full(L, UNKNOWN), nothing), np.zeros(L + 1, bool))
-
-
-def _told(task: Sample) -> Example:
-    """The prompt, told how many tokens each gap gets."""
-    return lay_out(task.view, task.blanks, task.lengths or [0] * len(task.blanks))[0].example
-
-
-def _slots_of(spans: Sequence[Span]) -> np.ndarray:
-    return np.concatenate([np.zeros(0, np.int64), *(np.arange(span.start, span.stop) for span in spans)])
-
-
-def shared_out(task: Sample, gaps: Sequence[Tokens], alphabet: Alphabet) -> list[Tokens]:
-    """The tokens found in each gap, for each blank. Blanks that share a gap take words in turn, as they may."""
-    after, blanks = task.view.after, task.blanks
+def _by_blank(window: Window, gaps: Sequence[Tokens], alphabet: Alphabet) -> list[Tokens]:
+    """The tokens of each blank. Blanks that share a gap take words in turn, within their bounds."""
+    after = window.view.after
     left = {gap: gaps[gap + 1] for gap in after}
     found = []
-    for number, (blank, gap) in enumerate(zip(blanks, after, strict=True)):
+    for number, (blank, gap) in enumerate(zip(window.blanks, after, strict=True)):
         tokens = left[gap]
         starts = np.flatnonzero(np.concatenate([[True], alphabet.begins[tokens[1:]]])[: len(tokens)])
         others = after[number + 1 :].count(gap)
@@ -325,3 +345,25 @@ def shared_out(task: Sample, gaps: Sequence[Tokens], alphabet: Alphabet) -> list
         found.append(tokens[:cut])
         left[gap] = tokens[cut:]
     return found
+
+
+def _hurried(window: Window, start: float, a_pass: float) -> Window:
+    """The window with as many steps as its time limit leaves, if a forward pass takes so long."""
+    if window.seconds is None or not a_pass:
+        return window
+    steps = int((start + window.seconds - time.perf_counter()) / max(a_pass, 1e-4))
+    return replace(window, settings=replace(window.settings, steps=max(1, min(window.settings.steps, steps))))
+
+
+def _given(L: int) -> Prompt:
+    """A row to pad a batch with: all of it is prompt, so no logits are spent on it."""
+    nothing = np.zeros(L, np.int64)
+    return Prompt(Example(nothing, np.ones(L, bool), np.full(L, UNKNOWN), nothing), np.zeros(L + 1, bool))
+
+
+def _slots(window: Window, tokens: Sequence[Tokens]) -> int:
+    return len(window.view.prompt) + sum(map(len, tokens))
+
+
+def _joined(arrays: Sequence[Tokens]) -> Tokens:
+    return np.concatenate([np.zeros(0, np.int64), *arrays])

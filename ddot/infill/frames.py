@@ -37,19 +37,19 @@ class Frame:
         return "".join(f" {MASKED}" if self.pieces[i] is None else str(self.pieces[i]) for i in order).strip()
 
 
-def frame_of(state: State, seen: View, alphabet: Alphabet, vocabulary: Vocabulary) -> Frame:
-    """How the first row of a state looks while what was seen is filled."""
-    given = state.is_prompt[0].tolist()
+def frame_of(state: State, seen: View, alphabet: Alphabet, vocabulary: Vocabulary, row: int = 0) -> Frame:
+    """How a row of a state looks while this view of a text is filled."""
+    given = state.is_prompt[row].tolist()
     prompt = iter(seen.pieces)  # given slots are in the order of the text
     pieces: list[str | None] = []
-    for token, is_given in zip(state.x[0].tolist(), given, strict=True):
+    for token, is_given in zip(state.x[row].tolist(), given, strict=True):
         if is_given:
             pieces.append(next(prompt))
         elif token == vocabulary.mask:
             pieces.append(None)
         else:
             pieces.append(alphabet.pieces[token] if token < vocabulary.base else "")
-    return Frame(float(state.t[0]), pieces, state.z[0].tolist(), given)
+    return Frame(float(state.t[row]), pieces, state.z[row].tolist(), given)
 
 
 _PARTS = {"text": str, "settings": dict, "frames": list}

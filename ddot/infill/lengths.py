@@ -1,4 +1,4 @@
-"""How many tokens each gap gets: the chances the network gives to lengths, and whole numbers chosen from them."""
+"""Who decides how many tokens a blank gets: `choose_lengths`, from the chances the network gives to lengths."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,11 +11,65 @@ from ddot.core import gap_lengths
 from ddot.core.positions import grid_terminal
 from ddot.core.records import Prompt, to_device
 from ddot.core.rng import fold, uniform
+from ddot.infill.template import Blank
+from ddot.infill.view import SLOTS, TOKENS_A_WORD, View
 from ddot.methods.ddot import DDOT
 from ddot.network.denoiser import Denoiser
 
 # Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
 ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], Float[Tensor, "gaps"]]
+
+# Tokens. In training all lengths up to 32 words were equally common; the blanks people leave are mostly short.
+_BREVITY = 10.0
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread as evenly as any
+
+
+def choose_lengths(
+    view: View,
+    blanks: Sequence[Blank],
+    chances: Float[Tensor, "n classes"],
+    key: UInt64[np.ndarray, "1"],
+    draw: int = 0,
+) -> list[int]:
+    """The number of tokens of each blank, within its bounds: the expected one, or, for draws 1, 2, …, a drawn one.
+
+    The draws of one key are spread evenly over each blank's distribution, in an order of its own, so that few agree.
+    """
+    begin, swap = uniform(fold(key, 0x9A9), 2 * len(chances)).reshape(2, -1)
+    u = torch.from_numpy((begin + (draw ^ (8 * swap).astype(np.int64)) * _GOLDEN) % 1)
+    choose = drawn_length if draw else mean_length
+    if not view.prompt.free:
+        chances = _favour_short(chances)
+    whole = rounded(expected_gap_lengths(view.prompt, chances, u, choose))
+    shares = np.bincount(view.after, minlength=len(whole))
+    lengths = []
+    for after in view.after:  # blanks with nothing between them share the length of their gap
+        part = -(-int(whole[after]) // int(shares[after]))
+        lengths.append(part)
+        whole[after] -= part
+        shares[after] -= 1
+    return within_bounds(view, blanks, lengths)
+
+
+def within_bounds(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> list[int]:
+    """Lengths in tokens that can hold the words each blank asks for, within the slots available."""
+    least = [blank.least for blank in blanks]
+    wanted = []
+    for blank, length in zip(blanks, lengths, strict=True):
+        # No more tokens than words: a slot that may not begin a word would be forced to be half of one.
+        most = SLOTS if blank.most is None else blank.most
+        wanted.append(min(max(length, round(TOKENS_A_WORD * blank.least)), most))
+    left = max(SLOTS - len(view.prompt), sum(least)) - sum(least)
+    beyond = np.array(wanted) - np.array(least)
+    if beyond.sum() > left:
+        beyond = rounded(beyond * (left / beyond.sum()))
+    return [a + int(b) for a, b in zip(least, beyond, strict=True)]
+
+
+def _favour_short(chances: Float[Tensor, "gaps classes"]) -> Float[Tensor, "gaps classes"]:
+    """The distribution over length classes, tilted towards short ones."""
+    likely = chances * torch.exp(-gap_lengths.class_lengths() / _BREVITY)
+    return likely / likely.sum(-1, keepdim=True)
 
 
 def mean_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:

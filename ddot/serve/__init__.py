@@ -16,7 +16,7 @@ def serve(
     allow_origins: list[str] | None = None,
     queue: int = 16,
 ) -> None:
-    """Serve the model that `load` gives until Ctrl-C. The address is taken first: loading takes seconds."""
+    """Serve the model that `load` returns until Ctrl-C. The address is bound first: loading takes seconds."""
     try:
         from ddot.serve.server import run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The routes: what is asked where, who may ask, and how mistakes are told."""
+"""The routes: what is served where, to whom, and how errors are reported."""
 
 import asyncio
 import hmac
@@ -15,11 +15,12 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from ddot import __version__
 from ddot.infill.model import Model
 from ddot.serve import infill, llama_cpp, openai
 from ddot.serve.jobs import Full, Stopped, Work
 from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
-from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, read
+from ddot.serve.requests import Asked, CompletionRequest, EditorRequest, InfillRequest, read
 
 _PAGE = Path(__file__).with_name("page.html")
 _PAGE_HEADERS = {
@@ -29,18 +30,21 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_ROUTES = "POST /v1/infill, POST /infill, POST /v1/completions, GET /v1/models, GET /health and the page at GET /"
+_ROUTES = (
+    "POST /v1/infill, POST /infill, POST /v1/completions, GET /v1/models, GET /health, GET /openapi.json "
+    "and the page at GET /"
+)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Who may ask: whoever brings the key, if there is one; pages of which other origins."""
+class Access:
+    """Who may ask: clients with the API key, if there is one; pages of these other origins."""
 
     api_key: str | None = None
     allow_origins: tuple[str, ...] = ()
 
 
-def make_app(model: Model, work: Work, settings: Settings) -> FastAPI:
+def make_app(model: Model, work: Work, access: Access) -> FastAPI:
     """The application that serves one model."""
 
     @asynccontextmanager
@@ -48,20 +52,20 @@ def make_app(model: Model, work: Work, settings: Settings) -> FastAPI:
         yield
         await asyncio.to_thread(work.close)
 
-    app = FastAPI(title="ddot", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    if settings.allow_origins:
+    app = FastAPI(title="ddot", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    if access.allow_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.allow_origins), allow_methods=["*"], allow_headers=["*"]
+            CORSMiddleware, allow_origins=list(access.allow_origins), allow_methods=["*"], allow_headers=["*"]
         )
     for kind in (Exception, ValueError, Refused, Full, Stopped, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _told)
     app.include_router(_open_routes(model, work))
-    app.include_router(_routes(model, work), dependencies=[Depends(_asks_for(settings.api_key))])
+    app.include_router(_routes(model, work), dependencies=[Depends(_asks_for(access.api_key))])
     return app
 
 
 def _open_routes(model: Model, work: Work) -> APIRouter:
-    """What everybody may see: the page asks for the key itself."""
+    """Routes that need no key: the page asks for it itself."""
     routes = APIRouter()
     page = _PAGE.read_text(encoding="utf-8")
 
@@ -85,7 +89,7 @@ def _routes(model: Model, work: Work) -> APIRouter:
         one = {"id": model.name, "object": "model", "created": begun, "owned_by": "ddot"}
         return reply({"object": "list", "data": [one]})
 
-    @routes.post("/v1/infill")
+    @routes.post("/v1/infill", openapi_extra=_takes(InfillRequest))
     async def fill_text(request: Request) -> Response:
         asked = await read(request, InfillRequest)
         job = work.start(infill.filled(model, asked))
@@ -93,7 +97,7 @@ def _routes(model: Model, work: Work) -> APIRouter:
             return await streamed(request, job, infill.said, infill.closed)
         return reply(await finished(request, job))
 
-    @routes.post("/infill")
+    @routes.post("/infill", openapi_extra=_takes(EditorRequest))
     async def fill_for_an_editor(request: Request) -> Response:
         asked = await read(request, EditorRequest)
         if llama_cpp.asks_for_nothing(asked):
@@ -107,7 +111,7 @@ def _routes(model: Model, work: Work) -> APIRouter:
             return await streamed(request, job, lambda _: [], lambda done: llama_cpp.events(model, asked, done))
         return reply(llama_cpp.answer(model, asked, await finished(request, job)))
 
-    @routes.post("/v1/completions")
+    @routes.post("/v1/completions", openapi_extra=_takes(CompletionRequest))
     async def complete(request: Request) -> Response:
         asked = await read(request, CompletionRequest)
         job = work.start(openai.filled(model, asked))
@@ -118,8 +122,13 @@ def _routes(model: Model, work: Work) -> APIRouter:
     return routes
 
 
+def _takes(kind: type[Asked]) -> dict[str, Any]:
+    """The body of a route, for /openapi.json. `read` reads it: with a size limit, whatever its content type says."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": kind.model_json_schema()}}}}
+
+
 def _asks_for(key: str | None) -> Callable[[Request], Any]:
-    """Refuses whoever does not bring the key, in a time that does not tell how much of it was right."""
+    """Refuse clients without the key, in a time that does not reveal how much of it was right."""
 
     async def check(request: Request) -> None:
         if key is None:
@@ -127,7 +136,7 @@ def _asks_for(key: str | None) -> Callable[[Request], Any]:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         is_right = hmac.compare_digest(token.strip().encode("latin-1"), key.encode())  # headers are read as Latin-1
         if scheme.lower() != "bearer" or not is_right:
-            wrong = "the API key is wrong" if token else "an API key is asked for"
+            wrong = "the API key is wrong" if token else "an API key is required"
             advice = "send it as 'Authorization: Bearer KEY'"
             raise Refused(401, f"{wrong}; {advice}", "invalid_api_key", {"WWW-Authenticate": "Bearer"})
 
@@ -135,12 +144,12 @@ def _asks_for(key: str | None) -> Callable[[Request], Any]:
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    """Every mistake as JSON with a sentence."""
+    """Every error as JSON with a sentence."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=400)  # nobody is there to read it
+        return Response(status_code=400)  # nobody is left to read it
     if isinstance(error, HTTPException):
-        what = "takes no" if error.status_code == 405 else "is no address for"
-        sentence = f"{request.url.path} {what} {request.method} here; there are {_ROUTES}"
+        what = "does not take" if error.status_code == 405 else "is not an address for"
+        sentence = f"{request.url.path} {what} {request.method}; there are {_ROUTES}"
         code = "not_found" if error.status_code == 404 else "not_allowed"
         error = Refused(error.status_code, sentence, code, dict(error.headers or {}))
     refused = refusal(error)

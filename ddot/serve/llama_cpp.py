@@ -1,14 +1,15 @@
-"""POST /infill as llama.cpp's server answers it, for editors that know that one (llama.vim, llama.vscode).
+"""POST /infill as llama.cpp's server answers it, for editors that support it (llama.vim, llama.vscode).
 
-`content` is what goes between prefix and suffix, spaces included. Text of other files (`input_extra`) stands before
-the prefix; of all this the network reads what is nearest to the gap.
+`content` is what goes between prefix and suffix, spaces included. Text of other files (`input_extra`) comes before the
+prefix; the network reads what is nearest to the gap.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from typing import Any
 
+from ddot.infill.engine import Steps
 from ddot.infill.model import Model
-from ddot.infill.scheduler import Step
 from ddot.serve.fim import Middle, Middles, middles
 from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
@@ -17,25 +18,24 @@ NOTHING = Middles([Middle("", 0, "limit")], 0, True, 0.0, 0.0)
 
 
 def asks_for_nothing(asked: EditorRequest) -> bool:
-    """Editors send what they may ask about later with n_predict 0; there is nothing to keep of it here."""
+    """Editors warm up a cache with n_predict 0; there is none here."""
     return asked.n_predict == 0
 
 
-def filled(model: Model, asked: EditorRequest) -> Generator[Step, None, Middles]:
-    """The steps to what goes between prefix and suffix. Mistakes are told at once."""
+def filled(model: Model, asked: EditorRequest) -> Steps[Middles]:
+    """The steps to what goes between prefix and suffix. Mistakes are raised at once."""
     if asked.input_prefix is None and asked.input_suffix is None and asked.prompt is None:
-        raise ValueError('the request wants "input_prefix" and "input_suffix", strings; it has none')
+        raise ValueError('the request needs "input_prefix" and "input_suffix", strings; it has none')
     extra = "".join(chunk.text.rstrip("\n") + "\n" for chunk in asked.input_extra or [])
     before = extra + (asked.input_prefix or "") + (asked.prompt or "")
     most = None if asked.n_predict is None or asked.n_predict < 0 else asked.n_predict
-    stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     limit = asked.t_max_predict_ms
     seconds = limit / 1000 if limit is not None and limit > 0 else None
-    return middles(model, before, asked.input_suffix or "", most, stop, seconds=seconds, **asked.settings)
+    return middles(model, before, asked.input_suffix or "", most, replace(asked.settings, n=1), asked.stops, seconds)
 
 
 def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any]:
-    """The reply, or those of its fields that were asked for."""
+    """The reply, or the fields of it that were asked for."""
     middle = done.found[0]
     whole = {
         "index": 0,
@@ -45,7 +45,7 @@ def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any]:
         "tokens_predicted": middle.tokens,
         "tokens_evaluated": done.read,
         "tokens_cached": done.read,
-        "generation_settings": {"n_predict": asked.n_predict, **asked.settings},
+        "generation_settings": {"n_predict": asked.n_predict, **asdict(asked.settings)},
         "has_new_line": "\n" in middle.text,
         "truncated": not done.whole,
         "stop_type": middle.end,
@@ -56,14 +56,14 @@ def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any]:
 
 
 def events(model: Model, asked: EditorRequest, done: Middles) -> Iterable[bytes]:
-    """Words are found in any order, so the content comes as one piece, then the rest of the reply."""
+    """Words are filled in any order, so the content comes as one piece, then the rest of the reply."""
     content = {"index": 0, "content": done.found[0].text, "stop": False, "tokens_predicted": done.found[0].tokens}
     last = answer(model, asked, done)
     return [event(content), event({**last, "content": "", "stop": True})]
 
 
 def nested(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """The fields of these names; `timings/predicted_n` is the one inside the other. Unknown ones are left out."""
+    """The fields at these paths (`timings/predicted_n`) as flat keys; unknown ones are left out."""
     found = {}
     for path in paths:
         value: Any = whole

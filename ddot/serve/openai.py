@@ -1,14 +1,14 @@
-"""POST /v1/completions as OpenAI's: what goes between prompt and suffix; without a suffix, how the prompt goes on."""
+"""POST /v1/completions as OpenAI's: what goes between prompt and suffix, or after the prompt."""
 
 import time
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddot.infill.engine import Steps
 from ddot.infill.model import Model
-from ddot.infill.scheduler import Step
-from ddot.serve.fim import Middle, middles
+from ddot.serve.fim import Middle, Middles, middles
 from ddot.serve.replies import DONE, event
 from ddot.serve.requests import MOST_N, CompletionRequest
 
@@ -24,25 +24,24 @@ class Completions:
     created: int = field(default_factory=lambda: int(time.time()))
 
 
-def filled(model: Model, asked: CompletionRequest) -> Generator[Step, None, Completions]:
-    """The steps to the completions. Mistakes are told at once."""
+def filled(model: Model, asked: CompletionRequest) -> Steps[Completions]:
+    """The steps to the completions. Mistakes are raised at once."""
     prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
-    n, after = asked.n or 1, asked.suffix or ""
-    if not 1 <= len(prompts) * n <= MOST_N:
-        raise ValueError(f"{len(prompts)} prompts with n = {n} are asked for; from 1 to {MOST_N} answers are given")
-    stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
-    ways = [middles(model, prompt, after, asked.max_tokens, stop, n, **asked.settings) for prompt in prompts]
-    return _steps(model, asked, prompts, n, ways)
+    settings, after = asked.settings, asked.suffix or ""
+    if not 1 <= len(prompts) * settings.n <= MOST_N:
+        raise ValueError(f"{len(prompts)} prompts with n = {settings.n}; from 1 to {MOST_N} answers are allowed in all")
+    work = [middles(model, prompt, after, asked.max_tokens, settings, asked.stops) for prompt in prompts]
+    return _steps(model, asked, prompts, settings.n, work)
 
 
 def _steps(
-    model: Model, asked: CompletionRequest, prompts: list[str], n: int, ways: list[Any]
-) -> Generator[Step, None, Completions]:
+    model: Model, asked: CompletionRequest, prompts: list[str], n: int, work: list[Steps[Middles]]
+) -> Steps[Completions]:
     tokens = [len(each) for each in model.tokenizer.encode_batch([*prompts, asked.suffix or ""])]
     found = []
-    for way in ways:
-        done = [Middle("", 0, "limit")] if asked.max_tokens == 0 else (yield from way).found
-        # OpenAI's clients count on n choices; where fewer differ, the best come again.
+    for steps in work:
+        done = [Middle("", 0, "limit")] if asked.max_tokens == 0 else (yield from steps).found
+        # OpenAI's clients expect n choices; where fewer differ, the best are repeated.
         found.append([done[number % len(done)] for number in range(n)])
     return Completions(prompts, found, sum(tokens[:-1]) + tokens[-1] * len(prompts))
 
@@ -54,7 +53,7 @@ def answer(model: Model, asked: CompletionRequest, done: Completions) -> dict[st
 
 
 def events(model: Model, asked: CompletionRequest, done: Completions) -> Iterable[bytes]:
-    """Words are found in any order, so each choice comes as one piece."""
+    """Words are filled in any order, so each choice comes as one piece."""
     for index, text, reason in _texts(asked, done):
         yield event({**_head(model, done), "choices": [_choice(index, text, None)]})
         yield event({**_head(model, done), "choices": [_choice(index, "", reason)]})

@@ -1,6 +1,6 @@
-"""What goes back to a client: JSON, server-sent events, and mistakes as a sentence.
+"""What goes back to a client: JSON, server-sent events, and errors as a sentence.
 
-{"error": {"message": "…", "type": "invalid_request_error", "code": "bad_value"}}, as OpenAI's clients read it.
+{"error": {"message": "…", "type": "invalid_request_error", "code": "bad_value"}}, as OpenAI's clients expect.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Refused(Exception):
-    """A request that is not answered: a status, a sentence, a code for programs."""
+    """A request that is refused: a status, a sentence, a code for programs."""
 
     def __init__(self, status: int, message: str, code: str, headers: dict[str, str] | None = None):
         super().__init__(message)
@@ -40,21 +40,21 @@ class Refused(Exception):
 
 
 def refusal(error: Exception) -> Refused:
-    """How any mistake is told. What is not the caller's is written to stderr in full, and told in general."""
+    """The reply to any error. Those that are not the caller's go to stderr in full."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Full):
-        return Refused(503, "too many requests wait already; try again in a moment", "busy", {"Retry-After": "2"})
+        return Refused(503, "too many requests are waiting; try again in a moment", "busy", {"Retry-After": "2"})
     if isinstance(error, Stopped):
         return Refused(503, "the work was stopped: the server is shutting down", "stopped", {"Retry-After": "10"})
     if isinstance(error, ValueError):
         return Refused(400, str(error), "bad_value")
     traceback.print_exception(error, file=sys.stderr)
-    return Refused(500, "something went wrong here, not in your request; the server's log has it", "internal")
+    return Refused(500, "something went wrong on the server, not in your request; see its log", "internal")
 
 
 def as_json(value: Any) -> bytes:
-    """JSON in UTF-8. Half characters, which UTF-8 has not, are written as escapes."""
+    """JSON in UTF-8; lone surrogates, which UTF-8 cannot hold, are escaped."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
 
 
@@ -68,7 +68,7 @@ def event(value: Any) -> bytes:
 
 
 async def finished(request: Request, job: Job[S, R]) -> R:
-    """The result of a job, which stops when the client leaves."""
+    """The result of a job, which is cancelled when the client disconnects."""
     leaving = _stop_when_left(request, job)
     try:
         return await job.result()
@@ -80,7 +80,7 @@ async def finished(request: Request, job: Job[S, R]) -> R:
 async def streamed(
     request: Request, job: Job[S, R], say: Callable[[S], Iterable[bytes]], close: Callable[[R], Iterable[bytes]]
 ) -> StreamingResponse:
-    """What is said of each step and of the result, as it comes. A mistake in the request has a status of its own."""
+    """Events for each step and for the result, as they come. An error before the first has its own status."""
     leaving = _stop_when_left(request, job)
     steps = job.read()
     try:
@@ -100,7 +100,7 @@ async def streamed(
                     yield each
             for each in close(await job.result()):
                 yield each
-        except Exception as error:  # the status has gone out: told as an event
+        except Exception as error:  # the status is sent already: report it as an event
             yield event(refusal(error).body)
         finally:
             leaving.cancel()
@@ -113,7 +113,7 @@ STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def _stop_when_left(request: Request, job: Job[Any, Any]) -> asyncio.Task[None]:
-    """Stops the job when the client has closed the connection. Wants the whole body to have been read."""
+    """Cancels the job when the client closes the connection. The whole body must have been read."""
 
     async def wait() -> None:
         while (await request.receive())["type"] != "http.disconnect":

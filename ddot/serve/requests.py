@@ -1,16 +1,13 @@
-"""What clients send: read with a limit, checked, and told in a sentence where it is wrong. Unknown fields are ignored.
-
-A field's description is what was wanted of it, as a mistake says it.
-"""
+"""What clients send: read with a limit and checked; errors say what was wanted. Unknown fields are ignored."""
 
 import asyncio
 import json
 from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ddot.infill.settings import STEPS
+from ddot.infill.settings import Settings, whole_number
 from ddot.serve.replies import Refused
 
 MOST_BYTES = 1 << 20
@@ -18,31 +15,30 @@ MOST_CHARACTERS = 20_000
 MOST_BLANKS = 64
 MOST_N = 16
 MOST_STEPS = 128
-_PATIENCE = 30.0  # seconds for a body to come
-_DRAINED = 64 << 20  # bytes of a body that is too large are still taken: who is cut off while sending hears no answer
+_PATIENCE = 30.0  # seconds for a body to arrive
+_DRAINED = 64 << 20  # bytes of a body that is too large are still read: a client cut off while sending sees no answer
 
 _TEXT = f"a string of up to {MOST_CHARACTERS:,} characters"
-_N = f"a whole number from 1 to {MOST_N}"
-_WHOLE, _NUMBER = "a whole number", "a number"
 _STOP = "a string, or a list of strings"
 
 
-class Asked(BaseModel):
-    """What all requests have in common."""
+def _with_settings(schema: dict[str, Any]) -> None:
+    schema["properties"] |= TypeAdapter(Settings).json_schema()["properties"]
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+class Asked(BaseModel):
+    """A request. A field's description is what errors say was wanted. Settings are checked by `Settings` itself."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, json_schema_extra=_with_settings)
 
     stream: bool | None = Field(False, description="true or false")
-    seed: int | None = Field(0, description=_WHOLE)
-    temperature: float | None = Field(0.0, description=_NUMBER)
-    top_p: float | None = Field(1.0, description=_NUMBER)
-    steps: int | None = Field(STEPS, ge=1, le=MOST_STEPS, description=f"a whole number from 1 to {MOST_STEPS}")
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """Of `Model.way`; a null is as good as nothing."""
-        given = {name: getattr(self, name) for name in ("seed", "temperature", "top_p", "steps")}
-        return {name: value for name, value in given.items() if value is not None}
+    def settings(self) -> Settings:
+        settings = Settings().updated(self.model_extra or {})
+        whole_number("n", settings.n, 1, MOST_N)
+        whole_number("steps", settings.steps, 1, MOST_STEPS)
+        return settings
 
 
 class InfillRequest(Asked):
@@ -50,8 +46,6 @@ class InfillRequest(Asked):
 
     text: str | None = Field(None, max_length=MOST_CHARACTERS, description=_TEXT)
     free: str | bool | None = Field(None, description=f"{_TEXT}, or true for a text of words in order")
-    n: int | None = Field(1, ge=1, le=MOST_N, description=_N)
-    terminal: str | None = Field(None, description="a string: grid or random")
     fills: list[str | None] | None = Field(None, description="a list with a string or null for each blank")
 
 
@@ -61,16 +55,25 @@ class Chunk(BaseModel):
     text: str
 
 
-class EditorRequest(Asked):
+class Between(Asked):
+    """What goes between two texts."""
+
+    stop: str | list[str] | None = Field(None, description=_STOP)
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+class EditorRequest(Between):
     """POST /infill, as llama.cpp's server."""
 
     input_prefix: str | None = Field(None, description="a string")
     input_suffix: str | None = Field(None, description="a string")
     input_extra: list[Chunk] | None = Field(None, description='a list of {"text": "…", "filename": "…"}')
     prompt: str | None = Field(None, description="a string")
-    n_predict: int | None = Field(-1, description="a whole number, −1 for as many as there are")
-    t_max_predict_ms: float | None = Field(0, description=f"{_NUMBER} of milliseconds")
-    stop: str | list[str] | None = Field(None, description=_STOP)
+    n_predict: int | None = Field(-1, description="a whole number, −1 for no limit")
+    t_max_predict_ms: float | None = Field(0, description="a number of milliseconds")
     response_fields: list[str] | None = Field(None, description="a list of strings")
 
 
@@ -78,15 +81,13 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = False
 
 
-class CompletionRequest(Asked):
+class CompletionRequest(Between):
     """POST /v1/completions, as OpenAI's."""
 
-    prompt: str | list[str] = Field(description="a string, or a list of strings")
+    prompt: str | list[str] = Field(description=_STOP)
     suffix: str | None = Field(None, description="a string")
-    n: int | None = Field(1, ge=1, le=MOST_N, description=_N)
     max_tokens: int | None = Field(None, ge=0, description="a whole number, 0 or more")
     echo: bool | None = Field(False, description="true or false")
-    stop: str | list[str] | None = Field(None, description=_STOP)
     stream_options: StreamOptions | None = Field(None, description='{"include_usage": true}')
 
 
@@ -94,11 +95,11 @@ A = TypeVar("A", bound=Asked)
 
 
 async def read(request: Request, kind: type[A]) -> A:
-    """The request that a body holds."""
+    """The request in a body."""
     try:
         given = json.loads(await _body(request))
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, numbers of thousands of digits
-        raise Refused(400, f"the body is no JSON ({error})", "bad_json") from None
+        raise Refused(400, f"the body is not JSON ({error})", "bad_json") from None
     if not isinstance(given, dict):
         raise Refused(400, f"the body is a JSON {type(given).__name__}; wanted an object", "bad_json")
     try:
@@ -120,7 +121,7 @@ def _sentence(error: ValidationError, kind: type[Asked], given: dict[str, Any]) 
 
 
 async def _body(request: Request) -> bytes:
-    """The body, as long as it is no larger than allowed and comes in time."""
+    """The body, if it is within the size limit and arrives in time."""
     body, size = bytearray(), 0
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -131,7 +132,7 @@ async def _body(request: Request) -> bytes:
                 elif size > _DRAINED:
                     break
     except TimeoutError:
-        raise Refused(408, f"the body did not come within {_PATIENCE:.0f} seconds", "too_slow") from None
+        raise Refused(408, f"the body did not arrive within {_PATIENCE:.0f} seconds", "too_slow") from None
     if size > MOST_BYTES:
         raise Refused(413, f"the body is too large; up to {MOST_BYTES:,} bytes are read", "too_large")
     return bytes(body)

@@ -1,4 +1,4 @@
-"""The process: an address, a model, a server that ends well."""
+"""The process: an address, a model, a server that shuts down cleanly."""
 
 import socket
 import sys
@@ -10,14 +10,14 @@ from types import FrameType
 import uvicorn
 
 from ddot.infill.model import Model
-from ddot.serve.app import Settings, make_app
+from ddot.serve.app import Access, make_app
 from ddot.serve.jobs import Work
 
 _PATIENCE = 5  # seconds for replies that are being sent when the server stops
 
 
 class _Server(uvicorn.Server):
-    """Stops the work as soon as it is to end, not after it."""
+    """Stops the work as soon as a signal comes, not after it."""
 
     def __init__(self, config: uvicorn.Config, work: Work):
         super().__init__(config)
@@ -38,11 +38,11 @@ def run(
         raise ValueError(f"--queue is {queue}; it must be 0 or more")
     with listening(host, port) as listener:
         model = load()
-        model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # nobody's business where
-        work = Work(model.threads if model.filler.device.type == "cpu" else 1, queue)
+        model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
+        work = Work(model.threads if model.device.type == "cpu" else 1, queue)
         config = uvicorn.Config(
-            make_app(model, work, Settings(api_key, allow_origins)),
-            log_level="critical",  # mistakes are told by `replies`
+            make_app(model, work, Access(api_key, allow_origins)),
+            log_level="critical",  # errors are reported by `replies`
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_PATIENCE,
@@ -56,7 +56,7 @@ def run(
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens there; port 0 is any free one."""
     if not 0 <= port <= 65535:
-        raise ValueError(f"--port is {port}; it must lie between 0 (any free one) and 65535")
+        raise ValueError(f"--port is {port}; it must be between 0 (any free port) and 65535")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)

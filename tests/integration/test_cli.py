@@ -88,7 +88,7 @@ def test_texts_from_stdin_and_plain_output(folder):
         (["a ___ b", "--free"], "no blanks"),
         (["a ___", "--trace", "no/such/trace.json"], "no folder"),
         (["a ___", "--model", "no/such/folder"], "no model at"),
-        (["a ___", "--input", "x.jsonl"], "fills a file and wants --output as well"),
+        (["a ___", "--input", "x.jsonl"], "--output as well"),
         (["a ___", "--compile"], "--compile is for a large file on a GPU"),
         (["--input", "missing.jsonl", "--output", "out.jsonl"], "no file at"),
     ],

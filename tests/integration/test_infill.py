@@ -10,8 +10,11 @@ import ddot
 from ddot.core.gap_lengths import CLASSES
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
+from ddot.infill import answers
+from ddot.infill.answers import Answer, Infill
 from ddot.infill.frames import Frame
-from ddot.infill.model import Infill, Model
+from ddot.infill.lengths import choose_lengths
+from ddot.infill.model import Model
 from ddot.infill.template import free, parse
 from ddot.infill.view import view
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -179,18 +182,26 @@ def test_frames_read_with_marks_for_what_is_masked():
     assert frame.text == "We the sea ░"
 
 
-class Scripted(Model):
-    """A model whose candidates are known: (fill, score) for each attempt, the last again and again."""
+@pytest.fixture
+def scripted(toy, monkeypatch):
+    """A model whose attempts are known: (fill, score) for each, the last again and again; and their numbers."""
 
-    def __init__(self, toy, *script):
-        super().__init__(toy.denoiser, toy.tokenizer, "scripted")
-        self.script, self.asked = script, 0
+    def scripted(*script):
+        asked = []
 
-    def _candidate(self, template, key, choice, draw, located):
-        fill, score = self.script[min(draw, len(self.script) - 1)]
-        self.asked += 1
-        yield from ()
-        return Infill(template.text([fill]), [fill], score)
+        def filled(attempts, engine):
+            yield from ()
+            asked.extend(attempt.number for attempt in attempts)
+            known = [(attempt, script[min(attempt.number, len(script) - 1)]) for attempt in attempts]
+            return [
+                Answer(Infill(attempt.request.template.text([fill]), [fill], score), attempt.number, 0)
+                for attempt, (fill, score) in known
+            ]
+
+        monkeypatch.setattr(answers, "filled", filled)
+        return toy, asked
+
+    return scripted
 
 
 @pytest.mark.parametrize(
@@ -204,17 +215,17 @@ class Scripted(Model):
         ([("a", -1.0)], 1, ["a"], 1),
     ],
 )
-def test_alternatives_are_the_one_alone_and_the_best_of_twice_as_many(toy, script, n, fills, asked):
-    model = Scripted(toy, *script)
+def test_alternatives_are_the_one_alone_and_the_best_of_twice_as_many(scripted, script, n, fills, asked):
+    model, attempts = scripted(*script)
     found = model.infill("The ___ hall", n=n)
     assert [each.fills[0] for each in found] == fills
-    assert model.asked == asked
+    assert attempts == list(range(asked))
 
 
-def test_a_blank_that_must_stay_empty_is_filled_once(toy):
-    model = Scripted(toy, ("", 0.0))
+def test_a_blank_that_must_stay_empty_is_filled_once(scripted):
+    model, attempts = scripted(("", 0.0))
     assert [each.fills for each in model.infill("The ___{0} hall", n=3)] == [[""]]
-    assert model.asked == 1
+    assert attempts == [0]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -242,7 +253,7 @@ def test_drawn_lengths_are_spread_as_the_chances_say(toy, seed):
     chances[:, 1:5] = torch.tensor([0.1, 0.2, 0.3, 0.4]) * torch.exp(torch.arange(1, 5) / 10)  # a taste for short
     chances /= chances.sum(-1, keepdim=True)
     key = row_keys(seed, 1)
-    drawn = [toy.filler.lengths(seen, template.blanks, chances, key, draw)[0] for draw in range(1, 101)]
+    drawn = [choose_lengths(seen, template.blanks, chances, key, draw)[0] for draw in range(1, 101)]
     for length, share in zip(range(1, 5), (10, 20, 30, 40), strict=True):
         assert abs(drawn.count(length) - share) <= 3
 
@@ -269,7 +280,7 @@ def test_shares_of_lengths_of_the_embedded_model(embedded):
     [
         (lambda model: model.infill("no gap"), "there is no blank"),
         (lambda model: model.infill(["a ___", " "]), "the text is empty"),
-        (lambda model: model.infill("a ___", n=0), "n is 0; it must lie between 1 and 100"),
+        (lambda model: model.infill("a ___", n=0), "n is 0; it must be between 1 and 100"),
         (lambda model: model.infill("a ___", steps=0), "steps is 0"),
         (lambda model: model.infill("a ___", steps=1001), "steps is 1001"),
         (lambda model: model.infill("a ___", temperature=-1.0), "temperature is -1.0"),
@@ -277,7 +288,7 @@ def test_shares_of_lengths_of_the_embedded_model(embedded):
         (lambda model: model.infill("a ___", terminal="left"), "terminal is 'left'; there are grid, random"),
         (lambda model: model.infill(["a ___"], fills=["b"]), "give one text"),
         (lambda model: model.infill("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),
-        (lambda model: model.way("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),  # before it is driven
+        (lambda model: model.request("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),  # before any work
         (lambda model: model.infill("a ___ b ___", fills="bc"), "fills is the string 'bc'; wanted a list"),
         (lambda model: model.infill(" ", free=True), "give the words"),
         (lambda model: model.stream("no gap"), "there is no blank"),  # at once, not when the first frame is asked for

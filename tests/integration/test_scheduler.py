@@ -18,7 +18,8 @@ from ddot.evaluation.speed.infill import varied
 from ddot.infill.engine import Shape
 from ddot.infill.jsonl import fill_file
 from ddot.infill.model import Model
-from ddot.infill.scheduler import numbered, one_thread, together
+from ddot.infill.scheduler import chunks, on_threads, one_thread
+from ddot.infill.settings import Settings
 from ddot.infill.template import parse
 from ddot.infill.view import view
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -89,7 +90,8 @@ def test_texts_with_settings_of_their_own_share_batches(model):
         {"text": text, "n": 1 + i % 2, "seed": i, "steps": 1 + i % 4, "temperature": (0.0, 0.8)[i % 2]}
         for i, text in enumerate(TEXTS * 2)
     ]
-    found = list(model.answers(model.way(**each) for each in asked))
+    requests = [model.request(each["text"], Settings().updated(each)) for each in asked]
+    found = [[each.infill for each in answers.best] for answers in model.answers(requests)]
     assert [bits(some) for some in found] == [bits(model.infill(**each)) for each in asked]
 
 
@@ -116,61 +118,27 @@ def test_wider_rows_of_one_are_what_a_batch_has():
         assert a[0].score == pytest.approx(b[0].score, abs=1e-4)
 
 
-def test_batches_are_full_while_texts_wait_and_always_of_one_size():
-    model, rows, real = network(), [], []
-    forward, run = model.denoiser.read, model.filler.network.run
-    model.denoiser.read = lambda state: rows.append(len(state.x)) or forward(state)
-    model.filler.network.run = lambda tasks: real.append(len(tasks)) or run(tasks)
-    model.infill(["The lamp ___{2} lit."] * 40)
-    assert set(rows) == {4}
-    assert real == [4] * 30  # lengths, tokens and looks of 40 texts
+def test_batches_are_full_and_always_of_one_size():
+    model, rows = network(), []
+    forward = model.engine.model.read
+    model.engine.model.read = lambda state: rows.append(len(state.x)) or forward(state)
+    model.infill(["The lamp ___{2} lit."] * 40, steps=2)
+    assert rows == [4] * 50  # ten batches: lengths once, tokens in two steps, scores in two
 
 
 def test_few_texts_are_at_work_however_many_wait():
-    model = network()
-    begun, held = itertools.count(), []
+    begun, sizes = [], []
 
-    def counted():
-        while True:
-            held.append(next(begun))
-            yield model.way("The ___{1} lamp", steps=1)
+    def texts():
+        for number in itertools.count():
+            begun.append(number)
+            yield number
 
-    results = together(counted(), model.filler.network, 6, model._calmly)
-    for taken, _ in enumerate(itertools.islice(results, 30), 1):
-        assert len(held) <= taken + 6
-    assert not torch.is_inference_mode_enabled()
-
-
-def test_a_mistake_is_told_to_the_one_who_made_it():
-    model = network()
-    texts = ["The ___{1} lamp", "Nobody ___{1} lamp", "the ___{1} lamp"]
-    alone = [bits(model.infill(text)) for text in texts]
-
-    def careful(text):
-        try:
-            return bits((yield from model.way(text)))
-        except ValueError as error:
-            return str(error)
-
-    run = model.filler.network.run
-
-    def broken(tasks):
-        if any("Nobody" in "".join(task.view.pieces) for task in tasks):
-            raise ValueError("nobody has no lengths")
-        return run(tasks)
-
-    model.filler.network.run = broken
-    assert list(model.answers(map(careful, texts))) == [alone[0], "nobody has no lengths", alone[2]]
-    with pytest.raises(ValueError, match="nobody has no lengths"):
-        model.infill(texts)
-
-
-def test_a_slow_text_holds_up_no_other():
-    model = network()
-    ways = [model.way("The ___ lamp ___", n=30, steps=4), *(model.way("The ___{1} lamp", seed=i) for i in range(12))]
-    order = [number for number, _ in model.finished(numbered(i, way) for i, way in enumerate(ways))]
-    assert sorted(order) == list(range(13))
-    assert order[-1] == 0
+    for taken, _ in enumerate(itertools.islice(on_threads(texts(), str, 3), 30), 1):
+        assert len(begun) <= taken + 4
+    for chunk in itertools.islice(chunks(texts(), 6), 3):
+        sizes.append(len(chunk))
+    assert sizes == [6, 6, 6]
 
 
 def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
@@ -179,11 +147,11 @@ def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
     lines[4] = {"id": 4, "text": "no gap"}
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines) + "{no json\n")
-    summary = fill_file(model, source, output, {"n": 1, "seed": 0, "steps": 16})
+    summary = fill_file(model, source, output)
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert (summary.lines, summary.errors, summary.interrupted) == (22, 2, False)
     assert "there is no blank" in found[4]["error"]
-    assert "is no JSON" in found[-1]["error"]
+    assert "is not JSON" in found[-1]["error"]
     for line, answer in zip(lines, found, strict=False):
         assert answer["id"] == line["id"]
         if "error" not in answer:
@@ -194,61 +162,8 @@ def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
 
 def test_marks_that_stand_apart_are_a_group_of_their_own():
     model = network()
-    loose = [model.filler.network.is_loose(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
+    loose = [model.engine.is_loose(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
     assert {True, False} <= set(loose)
-
-
-def test_a_kill_loses_nothing_that_was_finished(tmp_path, monkeypatch):
-    """The first line takes longest. Killed before it is done, the others are there when the run goes on."""
-    source, whole, output = tmp_path / "in.jsonl", tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    asked = [{"text": "The ___ lamp ___", "n": 30}, *({"text": "The ___{1} lamp", "seed": i} for i in range(12))]
-    source.write_text("".join(json.dumps(line) + "\n" for line in asked))
-    defaults = {"n": 1, "steps": 4, "seed": 0, "temperature": 0.0, "top_p": 1.0, "terminal": None}
-    fill_file(network(), source, whole, defaults)
-    model = network()
-    run = model.filler.network.run
-
-    def slow_is_killed(tasks):
-        if kept() == 12:
-            raise SystemExit("killed")
-        return run(tasks)
-
-    def kept():
-        file = tmp_path / "out.jsonl.ahead"
-        return file.read_bytes().count(b"\n") if file.exists() else 0
-
-    model.filler.network.run = slow_is_killed
-    with pytest.raises(SystemExit):
-        fill_file(model, source, output, defaults)
-    assert output.read_bytes() == b""
-    assert kept() == 12
-    with open(tmp_path / "out.jsonl.ahead", "ab") as file:
-        file.write(b'[3, "cut o')
-    again, begun = network(), []
-    way = again.way
-    monkeypatch.setattr(again, "way", lambda *given, **more: begun.append(given) or way(*given, **more))
-    fill_file(again, source, output, defaults)
-    assert len(begun) == 2  # the settings are tried, and the first line is filled
-    assert [plain(line) for line in lines_of(output)] == [plain(line) for line in lines_of(whole)]
-    assert not (tmp_path / "out.jsonl.ahead").exists()
-
-
-def test_what_was_kept_for_another_question_is_not_taken(tmp_path):
-    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text(json.dumps({"text": "The ___{1} lamp"}) + "\n")
-    (tmp_path / "out.jsonl.ahead").write_text('[0, "abc", {"id": 1, "text": "wrong"}]\n')
-    defaults = {"n": 1, "steps": 4, "seed": 0, "temperature": 0.0, "top_p": 1.0, "terminal": None}
-    fill_file(network(), source, output, defaults)
-    assert plain(output.read_text())["text"].endswith(" lamp")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
-
-
-def lines_of(file):
-    return file.read_text().splitlines()
-
-
-def plain(line):
-    return {name: value for name, value in json.loads(line).items() if name != "seconds"}
 
 
 def test_a_number_of_threads_is_set_back_whoever_comes_first():

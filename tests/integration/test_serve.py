@@ -16,8 +16,9 @@ import uvicorn
 from served import LONG, ROOT, THREADS, Served, asked, small_model
 
 import ddot
+from ddot.infill.settings import Settings
 from ddot.infill.template import between, parse
-from ddot.serve.app import Settings, make_app
+from ddot.serve.app import Access, make_app
 from ddot.serve.jobs import Work
 
 
@@ -46,7 +47,8 @@ def same(answers):
 
 
 def middle(model, before, after, n=1, most=None, **settings):
-    return [each.fills[0] for each in next(model.answers([model.way(between(before, after, most), n=n, **settings)]))]
+    (found,) = model.answers([model.request(between(before, after, most), Settings(n=n, **settings))])
+    return [each.infill.fills[0] for each in found.best]
 
 
 @pytest.mark.parametrize(
@@ -262,11 +264,11 @@ def refused(served, path, body, headers=None):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b'{"seed": ' + b"9" * 5000 + b"}", "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "not JSON"),
         (b'"text"', "wanted an object"),
         ({}, '"text" or "free"'),
         ({"text": 5}, '"text" is 5; wanted a string'),
@@ -278,11 +280,11 @@ def refused(served, path, body, headers=None):
         ({"text": "a ___{3"}, "is not closed"),
         ({"text": "a ___{9,2}"}, "swap them"),
         (b'{"text": "\\ud800 ___"}', "half a character"),
-        ({"text": "a ___", "n": 0}, "from 1 to 16"),
-        ({"text": "a ___", "n": 1000}, "from 1 to 16"),
-        ({"text": "a ___", "n": True}, "from 1 to 16"),
-        ({"text": "a ___", "steps": "many"}, '"steps" is "many"; wanted a whole number'),
-        ({"text": "a ___", "steps": 100_000}, "from 1 to 128"),
+        ({"text": "a ___", "n": 0}, "n is 0; it must be between 1 and"),
+        ({"text": "a ___", "n": 17}, "between 1 and 16"),
+        ({"text": "a ___", "n": True}, "n is True; wanted a whole number"),
+        ({"text": "a ___", "steps": "many"}, "steps is 'many'; wanted a whole number"),
+        ({"text": "a ___", "steps": 129}, "between 1 and 128"),
         ({"text": "a ___", "seed": 0.5}, "a whole number"),
         ({"text": "a ___", "temperature": -1}, "temperature is -1"),
         (b'{"text": "a ___", "temperature": NaN}', "temperature is nan"),
@@ -293,9 +295,9 @@ def refused(served, path, body, headers=None):
         ({"text": "a ___{3}", "fills": ["b"]}, "asks for exactly 3"),
         ({"text": "a ___", "fills": [5]}, "a string or null"),
         ({"text": "a ___" + "x" * 20_000}, "up to 20,000 characters"),
-        ({"free": "x" * 20_001}, "up to 20,000 are filled"),
-        ({"text": "___ a " * 65}, "65 blanks; up to 64"),
-        ({"free": "word " * 300}, "300 words; up to 256"),
+        ({"free": "x" * 20_001}, "at most 20,000"),
+        ({"text": "___ a " * 65}, "65 blanks; at most 64"),
+        ({"free": "word " * 300}, "300 words; at most 256"),
         ({"text": "a ___", "stream": "yes"}, "true or false"),
     ],
     ids=lambda value: repr(value)[:40],
@@ -340,6 +342,8 @@ def test_bodies_that_are_too_large(served):
 
 
 def test_other_addresses(served):
+    schema = served.ask("GET", "/openapi.json")[2]["paths"]["/v1/infill"]["post"]["requestBody"]["content"]
+    assert {"text", "n", "steps", "terminal", "stream"} <= set(schema["application/json"]["schema"]["properties"])
     for method, path, status in [("GET", "/nowhere", 404), ("GET", "/infill", 405), ("DELETE", "/v1/models", 405)]:
         got, _, found = served.ask(method, path)
         assert got == status
@@ -451,7 +455,7 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
 def test_every_route_with_types_checked(model):
     """In this process, where signatures are checked."""
     work = Work(1, 1)
-    app = make_app(model, work, Settings(api_key="k", allow_origins=("*",)))
+    app = make_app(model, work, Access(api_key="k", allow_origins=("*",)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -467,7 +471,13 @@ def test_every_route_with_types_checked(model):
                 ]:
                     status, _, found = asked(port, "POST", path, {**body, "steps": 2, "stream": stream}, key)
                     assert status == 200, found
-            for path, status in [("/", 200), ("/health", 200), ("/v1/models", 200), ("/none", 404)]:
+            for path, status in [
+                ("/", 200),
+                ("/health", 200),
+                ("/v1/models", 200),
+                ("/none", 404),
+                ("/openapi.json", 200),
+            ]:
                 assert asked(port, "GET", path, headers=key)[0] == status
             assert asked(port, "POST", "/v1/infill", {"text": "x"}, key)[0] == 400
             assert asked(port, "POST", "/v1/infill", {"text": "x"})[0] == 401

@@ -1,14 +1,13 @@
 """Filling step by step: the same answers as at once, stopped at any step, hurried, and literal text kept literal."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill.engine import Looks, Sample, Shape
+from ddot.infill.engine import Shape
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
+from ddot.infill.settings import Settings
 from ddot.infill.template import between
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
@@ -45,40 +44,40 @@ def driven(steps):
 @pytest.mark.parametrize("settings", [{}, {"n": 3}, {"terminal": "grid"}, {"temperature": 1.0, "seed": 4}], ids=str)
 def test_the_answer_is_that_of_infill(toy, settings):
     text = "The lamp ___{1,4} open, " + "and the dog barked " * 20 + "___{2} at first."  # two windows
-    steps, found = driven(toy.stepwise(toy.way(text, steps=3, **settings)))
-    assert found == toy.infill(text, steps=3, **settings)
-    samples = {id(step.task): step.task for step in steps if isinstance(step.task, Sample)}
-    assert sum(step.state is not None for step in steps) == sum(1 + sample.steps for sample in samples.values())
+    steps, found = driven(toy.steps(toy.request(text, Settings(steps=3, **settings))))
+    assert [each.infill for each in found.best] == toy.infill(text, steps=3, **settings)
+    sampled = {id(step.samples): step.samples for step in steps if step.samples}
+    assert sum(step.state is not None for step in steps) == sum(1 + batch[0].steps for batch in sampled.values())
+    windows = {(sample.window.draw, sample.window.number) for batch in sampled.values() for sample in batch}
+    tried = range(2 * settings["n"] if "n" in settings else 1)
+    assert windows >= {(attempt, number) for attempt in tried for number in range(2)}
     frames = [
-        frame_of(step.state, step.task.view, toy.filler.alphabet, toy.tokenizer.vocabulary)
+        frame_of(step.state, sample.window.view, toy.engine.alphabet, toy.tokenizer.vocabulary, row)
         for step in steps
-        if step.state is not None
+        for row, sample in enumerate(step.samples)
     ]
     assert {len(frame.pieces) for frame in frames if frame.t == 0}
     assert all(None not in frame.pieces for frame in frames if frame.t == 0)
 
 
 def test_stopping_between_steps_leaves_torch_as_it_is(toy):
-    steps = toy.stepwise(toy.way("The ___{3} hall", steps=3))
+    steps = toy.steps(toy.request("The ___{3} hall", Settings(steps=3)))
     next(steps)
     assert not torch.is_inference_mode_enabled()
     steps.close()
     assert toy.infill("The ___{3} hall", steps=3)
 
 
-def test_a_task_may_be_changed_on_its_way(toy):
-    def hurry(task):
-        return replace(task, choice=replace(task.choice, steps=1)) if isinstance(task, Sample) else task
-
-    way = toy.way("The ___{4} hall", steps=8)
-    steps, found = driven(toy.stepwise(way, hurry))
-    assert found == toy.infill("The ___{4} hall", steps=1)
-    assert sum(isinstance(step.task, Looks) for step in steps) == 1
+def test_a_time_limit_leaves_fewer_steps_and_no_score(toy):
+    steps, found = driven(toy.steps(toy.request("The ___{4} hall", Settings(steps=8), seconds=1e-6)))
+    assert found.best[0].infill.text == toy.infill("The ___{4} hall", steps=1)[0].text
+    assert [step.number for step in steps] == [0, 0, 1]  # lengths, the start, one step
 
 
 def test_text_around_a_blank_is_literal_whatever_it_looks_like(toy):
     before, after = "a ___ b \\___{2} <mask> ", " [blank] {c"
-    _, (found,) = driven(toy.stepwise(toy.way(between(before, after, most=3), steps=2)))
+    _, answers = driven(toy.steps(toy.request(between(before, after, most=3), Settings(steps=2))))
+    found = answers.best[0].infill
     assert found.text == before + found.fills[0] + after
     assert len(found.fills) == 1
     assert len(found.fills[0].split()) <= 3

@@ -19,10 +19,11 @@ from torch import nn
 
 from ddot.core.records import Example, Prediction, State
 from ddot.core.rng import row_keys
-from ddot.infill.engine import ALONE, Sample
-from ddot.infill.lengths import roomy
+from ddot.infill.engine import ALONE, Sample, Window
+from ddot.infill.lengths import choose_lengths, roomy
 from ddot.infill.model import Model, load
-from ddot.infill.settings import STEPS, Choice
+from ddot.infill.scheduler import result_of
+from ddot.infill.settings import Settings
 from ddot.infill.template import parse
 from ddot.infill.view import lay_out, view
 from ddot.methods.ddot import DDOT
@@ -65,11 +66,11 @@ Way = Callable[[], list[float]]
 
 
 def measure(
-    model: str | Path | None = None, steps: int = STEPS, rounds: int = 3, device: str | None = None
+    model: str | Path | None = None, steps: int = Settings().steps, rounds: int = 3, device: str | None = None
 ) -> list[dict[str, Any]]:
     """Rows: milliseconds a sentence (median over sentences and rounds) and how many times as fast as the plain path."""
     fast = load(model, device)
-    ways = _on_a_gpu(fast, model, steps) if fast.filler.device.type == "cuda" else _on_a_cpu(fast, model, steps)
+    ways = _on_a_gpu(fast, model, steps) if fast.device.type == "cuda" else _on_a_cpu(fast, model, steps)
     times: dict[str, list[float]] = {name: [] for name in ways}
     with torch.inference_mode(), fast.denoiser.quickly():
         for turn in range(rounds + 1):
@@ -99,8 +100,8 @@ def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
 
 
 def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
-    compiled = load(model, device=str(fast.filler.device), compile=True)
-    another = load(model, device=str(fast.filler.device))
+    compiled = load(model, device=str(fast.device), compile=True)
+    another = load(model, device=str(fast.device))
     bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # a row is a row: no batch to be filled up
     return {
         "plain: 64 slots, all logits, all steps": _each(bare, _plain, steps),
@@ -129,7 +130,7 @@ def _each(model: Model, fill: Callable[[Model, str, int], None], steps: int) -> 
     def seconds(text: str) -> float:
         start = time.perf_counter()
         fill(model, text, steps)
-        if model.filler.device.type == "cuda":
+        if model.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
@@ -141,8 +142,8 @@ def _many(model: Model, steps: int) -> Way:
 
     def seconds() -> list[float]:
         start = time.perf_counter()
-        ways = (model.way(text, seed=seed, steps=steps) for seed, text in enumerate(varied(MANY)))
-        for _ in model.answers(ways):
+        texts = enumerate(varied(MANY))
+        for _ in model.answers(model.request(text, Settings(seed=seed, steps=steps)) for seed, text in texts):
             pass
         return [(time.perf_counter() - start) / MANY]
 
@@ -166,9 +167,10 @@ def _moving(model: Model, text: str, steps: int) -> None:
 def _lengths(model: Model, text: str) -> tuple[Any, Any, list[int]]:
     template = parse(text)
     seen = view(template, model.tokenizer, located=True)
-    chances = model.filler.length_chances(seen)
-    lengths = model.filler.lengths(seen, template.blanks, chances, row_keys(0, 1))
-    return template, seen, lengths or [12] * len(template.blanks)
+    (chances,) = result_of(model.engine.length_chances([Window(seen, template.blanks, row_keys(0, 1), Settings())]))
+    if chances is None:
+        return template, seen, [12] * len(template.blanks)
+    return template, seen, choose_lengths(seen, template.blanks, chances, row_keys(0, 1))
 
 
 def _plain(model: Model, text: str, steps: int) -> None:
@@ -196,15 +198,15 @@ def _method(method: Method, model: Model, text: str, steps: int) -> None:
 def _told(model: Model, text: str, steps: int) -> None:
     template = parse(text)
     seen = view(template, model.tokenizer, located=True)
-    told = Sample(seen, template.blanks, [12] * len(template.blanks), row_keys(0, 1), Choice(steps))
-    for _ in model.filler.network.states([told]):
+    window = Window(seen, template.blanks, row_keys(0, 1), Settings(steps=steps))
+    for _ in model.engine.states([Sample(window, [12] * len(template.blanks))]):
         pass
 
 
 def _left_to_right(model: Model, text: str, steps: int) -> None:
     """The blank's tokens one by one after the text before it: reads nothing of what follows."""
     _, seen, lengths = _lengths(model, text)
-    trunk, device = model.denoiser.trunk, model.filler.device
+    trunk, device = model.denoiser.trunk, model.device
     start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(device)
     count = max(1, lengths[0])
     memory = Memory(torch.ones(1, start.shape[1] + count, dtype=torch.bool, device=device))

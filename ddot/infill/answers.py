@@ -1,0 +1,173 @@
+"""From requests to answers: several attempts at each text, each filled window by window, the best of them kept."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ddot.core.rng import fold, row_keys
+from ddot.data.tokenizer import Tokenizer
+from ddot.infill.engine import Engine, Filled, Steps, Window
+from ddot.infill.settings import Settings
+from ddot.infill.spacing import set_fills
+from ddot.infill.template import Template
+from ddot.infill.view import view, window
+
+_WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alternatives differ
+
+
+@dataclass(frozen=True)
+class Infill:
+    """A filled text, and how likely the model finds what it filled in.
+
+    `score` is the mean log-probability, in nats, of the fills' tokens (each seen with every second one hidden) and
+    lengths: 0 is certain, and fills of different lengths are comparable.
+    """
+
+    text: str
+    fills: list[str]
+    score: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text to fill: a template whose locked blanks are literal text already, the locked fills, and how.
+
+    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by taking fewer steps.
+    """
+
+    template: Template
+    locked: tuple[str | None, ...]
+    settings: Settings = field(default_factory=Settings)
+    located: bool = True
+    seconds: float | None = None
+
+    @property
+    def tries(self) -> int:
+        """How many attempts are made before any is warmed up."""
+        n = self.settings.n
+        return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An infill, the number of the attempt it came from, and how many tokens were filled in."""
+
+    infill: Infill
+    attempt: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to a request, best first. `read`: tokens of its first window; times are in seconds."""
+
+    best: list[Answer]
+    read: int
+    reading: float
+    seconds: float
+
+
+class Attempt:
+    """One filling of all blanks of a request under way. Attempt 0 has the expected lengths, later ones drawn ones."""
+
+    def __init__(self, request: Request, number: int):
+        self.request, self.number = request, number
+        self.key = row_keys(request.settings.seed, 1)
+        self.raw: list[str] = []
+        self.log_chances: list[float] = []
+        self.windows = self.tokens = self.read = 0
+        self.reading = 0.0
+
+    @property
+    def done(self) -> bool:
+        return len(self.raw) == len(self.request.template.blanks)
+
+    def window(self, tokenizer: Tokenizer) -> Window:
+        """The next window, in the text as it is filled so far."""
+        template, located = self.request.template, self.request.located
+        part = window(template, set_fills(template, self.raw), tokenizer, located)
+        seen = view(part.template, tokenizer, located, part.begins, part.ends)
+        self.read = self.read or len(seen.prompt)
+        key = fold(self.key, len(self.raw))
+        return Window(
+            seen, part.template.blanks, key, self.request.settings, self.number, self.windows, self.request.seconds
+        )
+
+    def take(self, filled: Filled, fills: Sequence[str]) -> None:
+        """Go on after a window."""
+        self.raw += fills
+        self.log_chances += filled.log_chances
+        self.tokens += sum(map(len, filled.tokens))
+        self.windows += 1
+        self.reading = self.reading or filled.reading
+
+    @property
+    def answer(self) -> Answer:
+        template = self.request.template
+        fills = set_fills(template, self.raw)
+        score = float(np.mean(self.log_chances)) if self.log_chances else 0.0
+        return Answer(Infill(template.text(fills), fills, score), self.number, self.tokens)
+
+
+def filled(attempts: Sequence[Attempt], engine: Engine) -> Steps[list[Answer]]:
+    """Fill all blanks of all attempts, a window of each at a time."""
+    while under_way := [attempt for attempt in attempts if not attempt.done]:
+        windows = [attempt.window(engine.tokenizer) for attempt in under_way]
+        for attempt, each in zip(under_way, (yield from engine.fill(windows)), strict=True):
+            attempt.take(each, [engine.alphabet.spell(tokens) for tokens in each.tokens])
+    return [attempt.answer for attempt in attempts]
+
+
+def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
+    """The answers to all requests, in as many rounds of attempts as the one with the fewest alternatives needs.
+
+    They always include the one that n = 1 gives. The others are the best of 2n attempts, preferring those that leave no
+    blank empty; while fewer than n differ, more attempts are made at higher temperatures.
+    """
+    start = time.perf_counter()
+    found: list[dict[str, Answer]] = [{} for _ in requests]
+    made: list[list[Attempt]] = [[] for _ in requests]
+    while attempts := [
+        (index, Attempt(_warmed(request, number), number))
+        for index, request in enumerate(requests)
+        for number in _missing(request, len(made[index]), found[index])
+    ]:
+        results = yield from filled([attempt for _, attempt in attempts], engine)
+        for (index, attempt), answer in zip(attempts, results, strict=True):
+            made[index].append(attempt)
+            found[index].setdefault(answer.infill.text, answer)
+    seconds = time.perf_counter() - start
+    return [
+        Answers(_ranked(request, list(some.values())), tried[0].read, tried[0].reading, seconds)
+        for request, tried, some in zip(requests, made, found, strict=True)
+    ]
+
+
+def _missing(request: Request, made: int, found: dict[str, Answer]) -> range:
+    """The numbers of the attempts to make next."""
+    if not made:
+        return range(request.tries)
+    full = sum("" not in answer.infill.fills for answer in found.values())
+    most = len(_WARMER) * request.tries if request.tries > 1 else 1
+    return range(made, min(made + max(0, request.settings.n - full), most))
+
+
+def _warmed(request: Request, number: int) -> Request:
+    """The request at the temperature of an attempt."""
+    warm = max(request.settings.temperature, _WARMER[number // request.tries])
+    return replace(request, settings=replace(request.settings, temperature=warm))
+
+
+def _ranked(request: Request, found: list[Answer]) -> list[Answer]:
+    first, *others = found
+    others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
+    ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)
+    return [replace(each, infill=_unlocked(each.infill, request.locked)) for each in ranked]
+
+
+def _unlocked(infill: Infill, locked: Sequence[str | None]) -> Infill:
+    """The infill with the fills of all blanks: locked ones as they were, the others in order."""
+    new = iter(infill.fills)
+    return replace(infill, fills=[next(new) if each is None else each for each in locked])
