@@ -133,3 +133,13 @@ def test_sedd_score_is_shifted_logits():
     expected = logits - torch.log(torch.exp(sigma) - 1)[:, None] - np.log(50257)
     expected[:, MASK] = 0
     torch.testing.assert_close(log_score, expected)
+
+
+def test_sedd_loss_of_a_normalised_score_is_cross_entropy_over_t():
+    """Logits of log p + log(V − 1) are the score of p, whatever V is: the loss is that of the clean token."""
+    t, x_0 = torch.tensor([0.9, 0.4, 0.11]), torch.tensor([2, 0, 1])
+    p = torch.softmax(torch.randn(3, MASK), -1)
+    for states in (2, N, 40):
+        logits = torch.cat([p.log() + np.log(states - 1), torch.randn(3, 1)], 1)
+        loss = ScoreEntropy(states).loss(logits, x_0, NOISE.sigma(t), NOISE.dsigma(t), MASK)
+        torch.testing.assert_close(loss, -torch.log(p.gather(1, x_0[:, None])[:, 0]) / t, rtol=1e-4, atol=1e-4)

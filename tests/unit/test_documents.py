@@ -122,7 +122,9 @@ def test_what_does_not_exist_is_noticed():
 
 
 # Folders of one machine or person; /tmp and /dev are everybody's, and /home/somebody is nobody's.
-MACHINE = re.compile(r"(?<![\w.~$}/-])(?:/(?:home|root|Users|work|mnt|scratch|workspace|private)/(?!somebody/)\w|[A-Z]:\\Users\\)")
+MACHINE = re.compile(
+    r"(?<![\w.~$}/-])(?:/(?:home|root|Users|work|mnt|scratch|workspace|private)/(?!somebody/)\w|[A-Z]:\\Users\\)"
+)
 
 
 def test_no_tracked_file_names_a_folder_of_one_machine():

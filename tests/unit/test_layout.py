@@ -26,7 +26,7 @@ from ddot.core.records import (
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.methods.layout import Table, in_line, laid_out, only_prompt, still_positions
+from ddot.methods.layout import Table, in_line, laid_out, only_prompt
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
@@ -93,7 +93,7 @@ def test_slots_in_a_line_are_one_unit_apart_in_the_middle():
 
 def test_still_slots_are_the_clean_text_and_then_pads():
     for n in range(9):
-        z = still_positions(np.array([n]), 8)[0]
+        z = Table([Example(np.zeros(n, np.int64), np.zeros(n, bool))], 8, V).still[0]
         np.testing.assert_allclose(z[:n], clean_positions(n, 8), atol=1e-6)
         assert (np.diff(z[max(0, n - 1) :]) > 0).all()  # pads come after, in order
         np.testing.assert_allclose(np.diff(z[n:]), 2 / 8, atol=1e-6)
@@ -136,7 +136,14 @@ def test_what_is_told_reaches_the_network_at_the_start(method):
 def test_fixed_length_asks_for_what_is_missing_and_nothing_after_the_end():
     start = FixedLength().start([TEXT], L, row_keys(0, 1), V)
     assert start.x[0].tolist() == [V.mask, V.mask, 3, V.mask, 4, 5, V.mask, V.mask, *[V.pad] * 4]
-    np.testing.assert_allclose(start.z, still_positions(np.array([8]), L))
+    np.testing.assert_allclose(start.z[0, :8], clean_positions(8, L), atol=1e-6)
+
+
+def test_fixed_length_never_masks_what_comes_after_the_end():
+    slots = FixedLength().prepare([TEXT] * 50, L, np.ones(50, np.float32), row_keys(0, 50), V)
+    masked = slots.u < 0.999  # all but one in a thousand at t = 1
+    assert masked[slots.kind == RESPONSE].all()
+    assert not masked[slots.kind == PAD].any()
 
 
 def test_fixed_length_writes_words_alone_never_twice_in_a_row_and_nothing_moves():

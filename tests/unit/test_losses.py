@@ -106,6 +106,16 @@ def test_losses_are_the_sum_over_masked_slots(score):
     assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
 
 
+def test_the_weight_of_positions_is_that_of_each_rows_time():
+    net, slots, weight = model(), batch(), TokenUnitWeight(knee=0.4)
+    velocity = net(corrupted(slots, net.noise, V.mask)).velocity
+    square = ((velocity - (slots.z_0 - slots.z_T)) ** 2).mean(-1)
+    by_hand = (square * 25 * slots.t**2 / (slots.t**2 + 0.16)).mean()  # (L/2)² t²/(t² + knee²)
+    losses = denoising_losses(net, slots, 3.0, weight)
+    torch.testing.assert_close(losses.position, by_hand.detach())
+    torch.testing.assert_close(losses.total.detach(), losses.token + 3 * losses.position)
+
+
 def test_halves_of_a_batch_average_to_the_whole():
     net, slots = model(gap_lengths=True), batch()
     half = [type(slots)(**{f.name: getattr(slots, f.name)[i::2] for f in dataclasses.fields(slots)}) for i in (0, 1)]

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from ddot.core.gaps import open_gaps
 from ddot.core.records import BEFORE, BOTH, UNKNOWN, UNKNOWN_LENGTH
-from ddot.data.masks import Block, Blocks, Keywords, Telling, by_word
+from ddot.data.masks import Block, Blocks, Keywords, Telling, Units, by_unit
 
 
 def enumerated(n, longest):
@@ -27,21 +27,21 @@ def test_blocks_have_the_law_that_enumeration_says(n, longest):
     for given, chance in enumerated(n, longest):
         wanted[given] += chance
     rng, draws = np.random.default_rng(1), 6000
-    found = Counter(tuple(Block(longest)(np.ones(n), rng)) for _ in range(draws))
+    found = Counter(tuple(Block(longest)(Units.alike(n), rng)) for _ in range(draws))
     assert set(found) == set(wanted)
     assert chisquare([found[each] for each in wanted], [draws * chance for chance in wanted.values()]).pvalue > 1e-4
 
 
 def test_as_many_keywords_as_asked_for_each_number_alike():
     rng = np.random.default_rng(2)
-    counts = np.bincount([int(Keywords(2, 5)(np.ones(9), rng).sum()) for _ in range(4000)], minlength=6)
+    counts = np.bincount([int(Keywords(2, 5)(Units.alike(9), rng).sum()) for _ in range(4000)], minlength=6)
     assert counts[:2].tolist() == [0, 0]
     assert chisquare(counts[2:]).pvalue > 1e-4
 
 
 def test_several_blocks_miss_up_to_their_share():
     rng = np.random.default_rng(3)
-    missing = [int((~Blocks(2, 4, share=0.5)(np.ones(20), rng)).sum()) for _ in range(4000)]
+    missing = [int((~Blocks(2, 4, share=0.5)(Units.alike(20), rng)).sum()) for _ in range(4000)]
     assert chisquare(np.bincount(missing, minlength=11)).pvalue > 1e-4  # 0 … 10 alike, 11 never
     assert max(missing) == 10
 
@@ -49,7 +49,8 @@ def test_several_blocks_miss_up_to_their_share():
 def test_a_word_weighs_what_its_heaviest_token_does():
     rng = np.random.default_rng(4)
     words, weight = np.array([0, 0, 1, 2]), np.array([8.0, 1.0, 1.0, 1.0])
-    first = np.mean([by_word(Keywords(1, 1), words, weight, rng)[0] for _ in range(4000)])
+    tokens = Units(weight, np.zeros(4, bool), np.zeros(4, bool))
+    first = np.mean([by_unit(Keywords(1, 1), words, tokens, rng)[0] for _ in range(4000)])
     assert first == pytest.approx(0.8, abs=0.03)  # of 8, 1 and 1
 
 
