@@ -1,4 +1,4 @@
-"""The noise schedule of the token process. Knows nothing about tokens."""
+"""The noise schedule of the token process, shared by losses, network and samplers. Knows nothing about tokens."""
 
 from dataclasses import dataclass
 
@@ -24,3 +24,10 @@ class LogLinear:
     def masked_share(self, t: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """Chance that a token is masked at time t: 1 − e^{−σ(t)}."""
         return (1 - self.eps) * t
+
+    def still_masked(self, t: Float[Tensor, "*B"], s: float) -> Float[Tensor, "*B"]:
+        """Share of the tokens masked at time t that are still masked at s < t: the ratio of the masked shares."""
+        return s / t
+
+
+SCHEDULE = LogLinear()

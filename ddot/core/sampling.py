@@ -6,7 +6,7 @@ Every random number comes from the row's own key, so a row gives the same result
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from ddot.core import absorbing
 from ddot.core.annealing import Annealing, greedy
 from ddot.core.chunks import in_portions
-from ddot.core.noise import LogLinear
+from ddot.core.noise import SCHEDULE, LogLinear
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.rng import fold, uniform
 
@@ -55,7 +55,7 @@ class Leap:
 
     anneal: Annealing = greedy
     exact: bool = True
-    noise: LogLinear = field(default_factory=LogLinear)
+    noise: LogLinear = SCHEDULE
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
@@ -78,16 +78,17 @@ class Leap:
 
 @dataclass(frozen=True)
 class MostCertainFirst:
-    """As many slots as the schedule asks for are revealed, those the model is surest of first.
+    """Reveals as many slots as the noise schedule leaves unmasked, those the model is most certain of first.
 
-    Neighbouring slots that decide at once, each for itself, double words; deciding the sure ones first lets the others
-    see them. `anneal` draws the token; how sure the model is of it orders the slots. Pads and words are ordered apart
-    and revealed at the same pace: pads are always surer, and a slot that is asked again and again until it says [pad]
-    would leave no word. `apart` holds back words that stand right beside a surer one of the same step.
+    Neighbouring slots that are revealed independently in one step repeat words; revealing the certain ones first lets
+    the others see them. `anneal` draws the token, and its probability orders the slots. Pads and words are ranked
+    separately and revealed at the same pace: pads are always more certain, and a slot asked again until it says [pad]
+    would leave no word. `apart` holds back words right beside a more certain one of the same step.
     """
 
     anneal: Annealing = greedy
     apart: bool = True
+    noise: LogLinear = SCHEDULE
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
@@ -102,7 +103,9 @@ class MostCertainFirst:
         certainty = torch.zeros_like(u)
         certainty[prediction.at] = sure_of_it
         masked = prediction.at.sum(-1)
-        stay = torch.ceil(masked * (s / state.t) - 1e-4)  # of the slots masked now: [pad]s that were given do not count
+        stay = torch.ceil(
+            masked * self.noise.still_masked(state.t, s) - 1e-4
+        )  # of the slots masked now: given [pad]s do not count
         order = torch.full_like(u, torch.inf)
         for group in (prediction.at & (drawn == vocabulary.pad), prediction.at & (drawn != vocabulary.pad)):
             sure = torch.where(group, certainty, -1.0)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.core.chunks import in_portions
-from ddot.core.noise import LogLinear
+from ddot.core.noise import SCHEDULE
 from ddot.core.records import HINTS, Prediction, State, Vocabulary
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
@@ -62,7 +62,7 @@ class Denoiser(nn.Module):
     def __init__(self, config: DenoiserConfig):
         super().__init__()
         self.config = config
-        self.noise = LogLinear()
+        self.noise = SCHEDULE
         self.portion: int | None = None  # how many slots get their logits at a time (see `chunks`); None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width

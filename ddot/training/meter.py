@@ -1,4 +1,4 @@
-"""What a run shows and writes down while it goes: a progress line on stderr, log.jsonl always, TensorBoard if asked."""
+"""What a run reports: a progress bar on stderr, log.jsonl, and TensorBoard if asked for."""
 
 import dataclasses
 import json
@@ -14,11 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-from ddot.core.noise import LogLinear
 from ddot.core.records import PROMPT, Slots
 from ddot.files import write_whole
 from ddot.methods.losses import LOSSES
-from ddot.network.denoiser import DenoiserConfig
+from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.folder import without_values
 from ddot.training.config import Run
 from ddot.training.distributed import mean, whole
@@ -26,7 +25,7 @@ from ddot.training.previews import Sample
 
 
 class Meter:
-    """Counts slots, waits and losses; speaks only in process 0."""
+    """Measures speed, waiting time and losses. Only process 0 reports."""
 
     def __init__(
         self,
@@ -36,16 +35,16 @@ class Meter:
         before: float,
         rank: int,
         world: int,
-        config: DenoiserConfig,
+        model: Denoiser,
         device: torch.device,
     ):
         self.hold, self.world, self.speaks, self.device = run.training, world, rank == 0, device
-        self.flops = flops(config)
+        self.noise, self.flops = model.noise, flops(model.config)
         self.before = before
         self.last: dict[str, Any] = {}
         self.began = time.monotonic()
-        whole = device.type == "cuda" and not self.hold.only  # the arithmetic of a part is not counted
-        self.peak = matmul_peak(device) if self.speaks and whole else None
+        counted = device.type == "cuda" and not self.hold.only  # the arithmetic of partial training is not known
+        self.peak = matmul_peak(device) if self.speaks and counted else None
         self._reset()
         if self.speaks:
             self.board = _board(output, step) if self.hold.tensorboard else None
@@ -69,7 +68,7 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         if self.speaks:
             self.bar.stop()
-            with suppress(OSError):  # told already when the line was written
+            with suppress(OSError):  # already reported when the line was written
                 self.log.close()
             if self.board is not None:
                 self.board.close()
@@ -77,12 +76,12 @@ class Meter:
     def _reset(self) -> None:
         self.slots = self.waited = self.arithmetic = 0.0
         self.steps = 0
-        self.counts = True  # whether the step under way counts for the speed
+        self.counts = True  # whether the current step counts towards speed
         self.figures: Tensor | None = None
         self.mark = time.monotonic()
 
     def elapsed(self) -> float:
-        """Seconds of this run, those before it was resumed counted in, those of starting and compiling not."""
+        """Seconds of this run, including those before it was resumed, excluding start-up and compilation."""
         return self.before + time.monotonic() - self.began
 
     @contextmanager
@@ -94,14 +93,14 @@ class Meter:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Time that is no training: it does not count for the speed."""
+        """Time not spent training is excluded from speed."""
         start = time.monotonic()
         yield
         self.mark += time.monotonic() - start
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Time before a run is under way: it is none of its seconds."""
+        """Start-up time is excluded from speed and budget."""
         start = time.monotonic()
         with self.apart():
             yield
@@ -109,15 +108,15 @@ class Meter:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """A step of a shape that has not been seen: it counts for nothing but what is learnt in it."""
+        """First step of a new shape: compile time is excluded from speed and budget."""
         with self.starting():
             yield
         self.counts = False
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:
-        """After a step. Figures stay on the device until a line is due."""
+        """Record a step. Figures stay on the device until a line is due."""
         B, L = slots.u.shape
-        share = LogLinear().masked_share(slots.t)[:, None]
+        share = self.noise.masked_share(slots.t)[:, None]
         masked = int(((slots.u < share) & (slots.kind != PROMPT)).sum())
         self.slots += B * L * self.world * self.counts
         self.arithmetic += self.flops(B * L, L, masked) * self.world * self.counts
@@ -129,7 +128,7 @@ class Meter:
             self.line(step)
 
     def line(self, step: int) -> None:
-        """The figures since the last line, if there are any: means over steps and processes."""
+        """Report the figures since the last line, averaged over steps and processes."""
         if self.figures is None:
             return
         values = mean(self.figures / self.steps).tolist()  # waits for the device
@@ -161,7 +160,7 @@ class Meter:
         self._say(f"dev at {step}: " + " ".join(f"{name} {value:.4f}" for name, value in losses.items()))
 
     def sample(self, step: int, samples: list[Sample]) -> None:
-        """Blanks and how they were filled: the prompt as it was given, an arrow, the text as it came out."""
+        """Previews: the prompt, an arrow, the filled text."""
         self._write({"step": step, "samples": [dataclasses.asdict(sample) for sample in samples]})
         for sample in samples:
             self._say(f"{sample.prompt}  →  {sample.filled}")
@@ -178,7 +177,7 @@ class Meter:
             self.log.flush()
         except OSError as error:
             raise ValueError(
-                f"{self.log.name} cannot be written ({error.strerror}); make room and go on with --resume"
+                f"{self.log.name} cannot be written ({error.strerror}); make room and resume with --resume"
             ) from None
         if self.board is not None:
             for name, value in {**row, **row.get("dev", {})}.items():
@@ -187,12 +186,12 @@ class Meter:
 
 
 def progress(step: int, seconds: float, steps: int | None, budget: float | None) -> float:
-    """The share of a run that is done, by steps or by seconds, whichever is further."""
+    """The share of a run that is done, by steps or by seconds, whichever is larger."""
     return max(step / steps if steps else 0.0, seconds / budget if budget else 0.0)
 
 
 def flops(config: DenoiserConfig) -> Callable[[int, int, int], float]:
-    """Arithmetic of one training step (forward and backward) given slots, L and slots whose logits are computed."""
+    """Floating-point operations of a training step, given its slots, L and the slots whose logits are computed."""
     trunk = config.trunk
     blocks = without_values(config).trunk.blocks  # type: ignore[attr-defined]
     matrices = sum(p.numel() for n, p in blocks.named_parameters() if p.dim() == 2 and "adaLN" not in n)
@@ -206,7 +205,7 @@ def _thousands(figures: dict[str, Any]) -> str:
 
 
 def _rewound(file: Path, step: int) -> Path:
-    """The log up to `step`: what a killed run wrote after its last checkpoint is written again."""
+    """The log cut back to `step`: a resumed run writes anew what a killed one wrote after its last checkpoint."""
     if file.is_file():
         lines = file.read_text(errors="replace").splitlines()
         write_whole(file, "".join(line + "\n" for line in lines if _is_of(line, step)).encode())
@@ -214,7 +213,7 @@ def _rewound(file: Path, step: int) -> Path:
 
 
 def _is_of(line: str, last: int) -> bool:
-    """Whether a line of the log is whole and of a step up to `last`."""
+    """Whether a line of the log is complete and of a step up to `last`."""
     try:
         row = json.loads(line)
     except json.JSONDecodeError:  # cut short by a kill
@@ -231,7 +230,7 @@ def _board(output: Path, step: int) -> Any:
 
 
 def matmul_peak(device: torch.device, size: int = 8192, seconds: float = 0.3) -> float:
-    """Floating-point operations a second of a large bf16 matrix product, measured now."""
+    """Measured floating-point operations per second of a large bf16 matrix product."""
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(3):
         a @ b

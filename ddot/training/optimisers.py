@@ -1,4 +1,4 @@
-"""Muon for the hidden matrices, and the schedules of a run. Knows nothing about models or data."""
+"""Optimizers of a run, the schedule of its learning rates, and the moving average of its weights."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ddot.network.denoiser import Denoiser
+from ddot.training.config import Training
 
 
 def orthogonalise(matrices: Float[Tensor, "k m n"]) -> Float[Tensor, "k m n"]:
@@ -89,3 +92,29 @@ class Average:
     def update(self, weights: dict[str, Tensor], n: int) -> None:
         share = 1 - min(self.rate, (1 + n) / (10 + n))
         torch._foreach_lerp_(list(self.weights.values()), [weights[name].detach() for name in self.weights], share)
+
+
+def make_optimisers(model: Denoiser, settings: Training) -> list[torch.optim.Optimizer]:
+    """AdamW, and Muon for the matrices of the blocks if the run has a rate for them."""
+    matrices: list[nn.Parameter] = []
+    trunk: list[nn.Parameter] = []
+    added: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        in_block = name.startswith("trunk.blocks.") and parameter.dim() == 2 and "adaLN" not in name
+        (matrices if in_block and settings.matrix_rate else trunk if name.startswith("trunk.") else added).append(
+            parameter
+        )
+    groups = [(trunk, settings.rate), (added, settings.rate if settings.added_rate is None else settings.added_rate)]
+    adam_groups = [{"params": group, "full_rate": rate} for group, rate in groups if group]
+    fused = model.device.type == "cuda"
+    optimisers: list[torch.optim.Optimizer] = []
+    if adam_groups:
+        optimisers.append(
+            torch.optim.AdamW(adam_groups, betas=settings.betas, weight_decay=settings.weight_decay, fused=fused)
+        )
+    if matrices:
+        optimisers.append(Muon(matrices, lr=0.0, weight_decay=settings.weight_decay))
+        optimisers[-1].param_groups[0]["full_rate"] = settings.matrix_rate
+    return optimisers

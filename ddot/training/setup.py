@@ -1,12 +1,10 @@
-"""What a run starts with: its corpora and tokenizer, its network, its optimizers."""
+"""What a run starts with: its corpora, its tokenizer and its network."""
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from ddot.data.forms import sentences
 from ddot.data.shards import Corpus, pack
@@ -15,13 +13,12 @@ from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.network.denoiser import Denoiser
 from ddot.network.folder import check_vocabulary, check_weights, load_config, load_tensors, model_folder
 from ddot.network.int8 import decompress
-from ddot.training.config import Run, Training
+from ddot.training.config import Run
 from ddot.training.distributed import barrier
-from ddot.training.optimisers import Muon
 
 
 def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[float, Corpus]], Corpus | None]:
-    """(tokenizer, corpora, dev corpus) of a run. Texts are packed first, into the run's folder, by process 0."""
+    """(tokenizer, corpora, dev corpus) of a run. Process 0 first packs texts into the run's folder, if it has any."""
     data = run.data
     folder, sources, dev = Path(data.folder), data.sources, data.dev
     if data.texts:
@@ -37,9 +34,9 @@ def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[
 
 
 def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, tokens: int) -> Tokenizer:
-    """The tokenizer the texts are packed with in `folder`: the given one, or one of `tokens` tokens learnt from them.
+    """Pack texts into `folder`. Returns the tokenizer: the given one, or one of `tokens` tokens learnt from the texts.
 
-    A folder that was packed from the same texts before is kept. (The texts may be gone by then.)
+    A folder packed from the same texts before is kept, even if the texts are gone.
     """
     about: dict[str, Any] = {
         "texts": [Path(text).name for text in texts],
@@ -61,14 +58,14 @@ def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, to
 
 
 def _fingerprint(text: str) -> str | None:
-    """Tells whether two files hold the same; None for what is no file here."""
+    """A checksum of a file; None for texts that are not a file here."""
     return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16] if Path(text).is_file() else None
 
 
 def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
-    """The network a run starts with: fresh, or from a model folder (whose tokenizer is then the run's).
+    """The network a run starts with: fresh, or from a model folder, whose tokenizer is then the run's.
 
-    What the run's network has and the folder's has not, keeps its fresh, neutral values.
+    Parts that the folder lacks keep their fresh, neutral values.
     """
     torch.manual_seed(run.training.seed)
     if run.start is None:
@@ -85,37 +82,3 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     check_weights(model, weights, folder)
     model.load_state_dict(weights)
     return model, tokenizer
-
-
-def hold_still(model: Denoiser, only: Sequence[str]) -> None:
-    """Let only the weights learn whose names begin with one of these; with none, all do."""
-    if only:
-        names = [name for name, _ in model.named_parameters()]
-        for start in only:
-            if not any(name.startswith(start) for name in names):
-                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
-                raise ValueError(f"training.only: the network has no weights '{start}…'; its parts are {parts}")
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name.startswith(tuple(only)))
-
-
-def make_optimisers(model: Denoiser, hold: Training) -> list[torch.optim.Optimizer]:
-    """AdamW, and Muon for the matrices inside blocks if the run asks for it."""
-    matrices: list[nn.Parameter] = []
-    trunk: list[nn.Parameter] = []
-    added: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        in_block = name.startswith("trunk.blocks.") and parameter.dim() == 2 and "adaLN" not in name
-        (matrices if in_block and hold.matrix_rate else trunk if name.startswith("trunk.") else added).append(parameter)
-    groups = [(trunk, hold.rate), (added, hold.rate if hold.added_rate is None else hold.added_rate)]
-    learning = [{"params": some, "full_rate": rate} for some, rate in groups if some]
-    fused = model.device.type == "cuda"
-    optimisers: list[torch.optim.Optimizer] = []
-    if learning:
-        optimisers.append(torch.optim.AdamW(learning, betas=hold.betas, weight_decay=hold.weight_decay, fused=fused))
-    if matrices:
-        optimisers.append(Muon(matrices, lr=0.0, weight_decay=hold.weight_decay))
-        optimisers[-1].param_groups[0]["full_rate"] = hold.matrix_rate
-    return optimisers

@@ -143,3 +143,10 @@ def test_sedd_loss_of_a_normalised_score_is_cross_entropy_over_t():
         logits = torch.cat([p.log() + np.log(states - 1), torch.randn(3, 1)], 1)
         loss = ScoreEntropy(states).loss(logits, x_0, NOISE.sigma(t), NOISE.dsigma(t), MASK)
         torch.testing.assert_close(loss, -torch.log(p.gather(1, x_0[:, None])[:, 0]) / t, rtol=1e-4, atol=1e-4)
+
+
+def test_the_share_still_masked_is_the_ratio_of_the_masked_shares():
+    t = torch.linspace(0.1, 1.0, 50)
+    for s in (0.0, 0.03, 0.1):
+        ratio = NOISE.masked_share(torch.full_like(t, s)) / NOISE.masked_share(t)
+        torch.testing.assert_close(NOISE.still_masked(t, s), ratio)

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from ddot.core.records import Vocabulary
 from ddot.network.denoiser import Denoiser
 from ddot.training.config import override
-from ddot.training.optimisers import Average, Muon, orthogonalise, warm_hold_decay
+from ddot.training.optimisers import Average, Muon, make_optimisers, orthogonalise, warm_hold_decay
 from ddot.training.recipes import toy
-from ddot.training.setup import make_optimisers
 
 SHAPES = [(1, 1), (6, 6), (12, 5), (5, 12), (40, 64), (3, 1)]
 

@@ -1,0 +1,147 @@
+"""What a run trains: the network, its optimizers and the moving average of its weights, in one process or many."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ddot.core.records import Slots, to_device
+from ddot.data.shards import fingerprint
+from ddot.data.tokenizer import Tokenizer
+from ddot.files import check_seal
+from ddot.methods.losses import LOSSES
+from ddot.methods.method import Trainable
+from ddot.network.denoiser import Denoiser, compile_blocks
+from ddot.network.folder import check_weights, load_config, load_tensors, read_json, without_values
+from ddot.training.batches import Batches, Plan
+from ddot.training.config import Training
+from ddot.training.distributed import exchanging, hand_out, mean, place, spread, whole, whole_state
+from ddot.training.optimisers import Average, make_optimisers
+from ddot.training.run_folder import damaged
+
+
+class Objective(nn.Module):
+    """The network with its loss as a single module: what is replicated or sharded."""
+
+    def __init__(self, model: Denoiser):
+        super().__init__()
+        self.model = model
+
+    def forward(self, method: Trainable, slots: Slots, position_factor: float) -> Float[Tensor, "losses"]:
+        losses = method.loss(self.model, slots, position_factor)
+        return torch.stack([getattr(losses, name) for name in LOSSES])
+
+
+class Learner:
+    """One process's share of what is trained. All processes must call `weights`, `state` and `restore` together."""
+
+    def __init__(self, model: Denoiser, settings: Training, device: torch.device, world: int):
+        freeze_all_but(model, settings.only)
+        self.settings, self.device = settings, device
+        self.objective = Objective(model.to(device))
+        blocks: nn.ModuleList = model.trunk.blocks  # type: ignore[attr-defined]
+        self.parallel = spread(self.objective, blocks, world, settings.sharded)
+        self.optimisers = make_optimisers(self.model, settings)
+        self.average = Average(dict(self.model.named_parameters()), settings.average) if settings.average else None
+
+    @property
+    def model(self) -> Denoiser:
+        return self.objective.model
+
+    def compile(self) -> None:
+        """Compile the blocks. After `restore`: compiled modules are not given new weights."""
+        if self.settings.compile:
+            compile_blocks(self.model)
+
+    def gradients(self, method: Trainable, slots: Slots, position_factor: float) -> Float[Tensor, "losses"]:
+        """Accumulate the gradients of a batch, part by part. Returns its losses."""
+        parts = self.settings.accumulate
+        losses = []
+        for number, part in enumerate(interleaved(to_device(slots, self.device), parts), 1):
+            with exchanging(self.parallel, last=number == parts):
+                with self._autocast():
+                    values = self.parallel(method, part, position_factor)
+                (values[0] / parts).backward()
+            losses.append(values.detach())
+        return torch.stack(losses).mean(0)
+
+    def update(self, step: int, rate_factor: float) -> Tensor:
+        """Clip, step and average. Returns the norm of the gradient."""
+        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), self.settings.clip)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["full_rate"] * rate_factor
+            optimiser.step()
+            optimiser.zero_grad()
+        if self.average:
+            self.average.update(dict(self.model.named_parameters()), step)
+        return norm
+
+    @torch.no_grad()
+    def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
+        """Mean losses over the first batches, always the same ones, and over all processes."""
+        count = self.settings.dev_batches
+        total = torch.zeros(len(LOSSES), device=self.device)
+        for step in range(count):
+            index, slots = batches[step]
+            with self._autocast():
+                total += self.objective(
+                    plans[index].method, to_device(slots, self.device), self.settings.position_factor
+                )
+        return dict(zip(LOSSES, mean(total / count).tolist(), strict=True))
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model as it would be saved now, whole and on the CPU."""
+        weights = self.average.weights if self.average else dict(self.model.named_parameters())
+        return {name: whole(weight) for name, weight in weights.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run needs beside the model: weights and optimizer state, on process 0."""
+        return whole_state(self.objective, self.optimisers)
+
+    def copy(self, weights: dict[str, Tensor]) -> Denoiser:
+        """A network with these weights that is neither compiled nor spread over processes."""
+        model = without_values(self.model.config)
+        model.load_state_dict(weights, assign=True)
+        return model.to(self.device).eval()
+
+    def restore(self, folder: Path, tokenizer: Tokenizer, rank: int) -> tuple[int, float]:
+        """Continue from a checkpoint. Returns its (step, seconds so far)."""
+        with damaged(folder):
+            meta = read_json(folder / "meta.json")
+            same_tokens = fingerprint(Tokenizer.load(folder)) == fingerprint(tokenizer)
+            if load_config(folder) != self.model.config or not same_tokens:
+                raise ValueError("it holds another network or vocabulary than the recipe; resume with its own settings")
+            state = load_tensors(folder / "state", "state") if rank == 0 else {}
+            saved = load_tensors(folder, "model")
+            check_weights(self.model, saved, folder)
+            check_seal(folder)
+            hand_out(self.objective, self.optimisers, state)
+            for name, weight in (self.average.weights if self.average else {}).items():
+                place(weight, saved[name])
+            return meta["step"], meta["seconds"]
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.settings.bf16 else nullcontext()
+
+
+def freeze_all_but(model: Denoiser, only: Sequence[str]) -> None:
+    """Train only the weights whose names start with one of these; with none given, all of them."""
+    if only:
+        names = [name for name, _ in model.named_parameters()]
+        for start in only:
+            if not any(name.startswith(start) for name in names):
+                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
+                raise ValueError(f"training.only: the network has no weights '{start}…'; its parts are {parts}")
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name.startswith(tuple(only)))
+
+
+def interleaved(slots: Slots, parts: int) -> Iterator[Slots]:
+    """The rows of a batch in so many interleaved parts."""
+    for i in range(parts):
+        yield Slots(**{field.name: getattr(slots, field.name)[i::parts] for field in dataclasses.fields(slots)})
