@@ -1,21 +1,22 @@
-"""Files that are the old one or the new one at any moment, and folders that still hold what was written."""
+"""Files and folders that appear complete or not at all, and checksums that tell whether they stayed so."""
 
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a file under another name, then give it its own: a stop halfway leaves no half file. The mode stays."""
+    """Write a file under a temporary name, then rename it: an interruption leaves no partial file. Keeps the mode."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file in it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; make it first")
-    draft = path.with_name(f"{path.name}.unfinished")  # always the same: one left by a kill is written over
+    draft = path.with_name(f"{path.name}.unfinished")  # always the same: what a kill left is overwritten
     try:
         draft.write_bytes(content)
         if path.exists():
@@ -27,33 +28,66 @@ def write_whole(path: Path | str, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, renamed to `folder` when the block ends; after a failure nothing of it is left."""
+    if folder.exists():
+        raise ValueError(f"{folder} exists already; remove it or choose another name")
+    draft = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        with writing(draft):
+            draft.mkdir(parents=True)
+        yield draft
+        with writing(folder):
+            draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turns what the system refuses (no space, no permission) into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise ValueError(f"cannot write to {place}: {why}; free some space or choose another place") from None
+
+
 class AnotherRun(ValueError):
-    """A folder that is whole, and not of the run that is asked for."""
+    """A checkpoint that is intact but belongs to another run."""
 
 
 _SUMS = "sha256.json"
 
 
 def seal(folder: Path) -> None:
-    """Write down the checksum of every file in a folder."""
+    """Write the checksums of all files in a folder."""
     (folder / _SUMS).write_text(json.dumps(dict(_sums(folder)), indent=1))
 
 
-def check_seal(folder: Path) -> None:
-    """Refuse a folder whose files are not those that were there when it was sealed."""
+def is_sealed(folder: Path) -> bool:
+    return (folder / _SUMS).is_file()
+
+
+def check_seal(folder: Path, start: str = "") -> None:
+    """Refuse a folder whose files changed since it was sealed; only those whose names begin with `start` are read."""
     if not (folder / _SUMS).is_file():
         raise FileNotFoundError(f"{folder / _SUMS} is missing")
     try:
         wanted = json.loads((folder / _SUMS).read_text())
     except ValueError as error:
         raise ValueError(f"{folder / _SUMS} is damaged: {error}") from None
-    found = dict(_sums(folder))
+    found = dict(_sums(folder, start))
     for name in wanted if isinstance(wanted, dict) else ():
-        if found.get(name) != wanted[name]:
-            raise ValueError(f"{folder / name} does not hold what was written into it (its checksum is another)")
+        if name.startswith(start) and found.get(name) != wanted[name]:
+            raise ValueError(f"{folder / name} is damaged: its checksum is not the one in {_SUMS}; restore the file")
 
 
-def _sums(folder: Path) -> Iterator[tuple[str, str]]:
+def _sums(folder: Path, start: str = "") -> Iterator[tuple[str, str]]:
     for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.name != _SUMS):
-        with open(file, "rb") as opened:
-            yield file.relative_to(folder).as_posix(), hashlib.file_digest(opened, "sha256").hexdigest()
+        name = file.relative_to(folder).as_posix()
+        if name.startswith(start):
+            with open(file, "rb") as opened:
+                yield name, hashlib.file_digest(opened, "sha256").hexdigest()

@@ -6,9 +6,8 @@ sentence; the top bit marks the first sentence of a document), `counts.npy` (how
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ddot.data.tokenizer import Tokenizer
+from ddot.files import whole_folder, writing
 
 _FIRST = 1 << 15  # marks the first sentence of a document in `lengths`
 LONGEST = _FIRST - 1
@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 20  # letters encoded together
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Tells whether two tokenizers have the same tokens at the same ids."""
+    """A checksum of a tokenizer: equal for the same tokens at the same ids."""
     tokens = sorted(tokenizer.encoder.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
     return hashlib.sha256("\n".join(token for token, _ in tokens).encode()).hexdigest()[:16]
 
@@ -38,19 +38,12 @@ def pack(
 ) -> dict[str, Any]:
     """Write documents, each a list of sentences, to a new folder. Returns its meta.json.
 
-    Every sentence is encoded with one space before it, as it stands inside a text. Empty sentences and those of more
-    than 32,767 tokens are left out. A shard takes up to `shard_bytes`, or one document that is longer than that. The
-    folder appears when it is complete.
+    Every sentence is encoded with a space before it, as inside a text. Empty sentences and those of more than 32,767
+    tokens are dropped. A shard takes up to `shard_bytes`, or a single longer document.
     """
-    if folder.exists():
-        raise ValueError(f"{folder} exists already; remove it or choose another --output")
-    draft = folder.with_name(folder.name + ".unfinished")
-    shutil.rmtree(draft, ignore_errors=True)
-    with writing(draft):
-        draft.mkdir(parents=True)
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary.size <= 1 << 16 else np.uint32)
     counts = np.zeros(tokenizer.vocabulary.base, np.uint64)
-    try:
+    with whole_folder(folder) as draft:
         with closing(_Shards(draft, dtype, shard_bytes)) as shards:
             for some in _encoded(documents, tokenizer):
                 tokens = np.concatenate([ids for document in some for ids in document])
@@ -72,26 +65,11 @@ def pack(
             np.save(draft / "counts.npy", counts)
             tokenizer.save(draft / "tokenizer.json")
             (draft / "meta.json").write_text(json.dumps(meta, indent=1))
-            draft.rename(folder)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
     return meta
 
 
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Turns what the system refuses (no room, no permission) into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(
-            f"cannot write to {folder}: {error.strerror}; free some space or choose another place"
-        ) from None
-
-
 def _encoded(documents: Iterable[list[str]], tokenizer: Tokenizer) -> Iterator[list[list[Int[np.ndarray, "n"]]]]:
-    """Some documents at a time, as the ids of their sentences; those without any left are left out."""
+    """Groups of documents as the token ids of their sentences; documents without sentences are dropped."""
     for some in _groups(documents):
         ids = iter(tokenizer.encode_batch([" " + sentence for document in some for sentence in document]))
         coded = [[tokens for tokens in islice(ids, len(document)) if 0 < len(tokens) <= LONGEST] for document in some]
@@ -100,7 +78,7 @@ def _encoded(documents: Iterable[list[str]], tokenizer: Tokenizer) -> Iterator[l
 
 
 def _groups(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    """Documents in groups of about a million letters (to encode one takes 100 bytes and more), sentences bare."""
+    """Documents in groups of about a million characters (encoding takes 100 bytes for each), sentences stripped."""
     group: list[list[str]] = []
     letters = 0
     for document in documents:
@@ -113,7 +91,7 @@ def _groups(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
 
 
 class _Shards:
-    """The files that documents are appended to, and what each pair of them holds."""
+    """The files that documents are appended to, and the counts of each pair of them."""
 
     def __init__(self, folder: Path, dtype: np.dtype, limit: int):
         self.folder, self.dtype, self.limit = folder, dtype, limit

@@ -5,7 +5,9 @@ from typing import Any
 
 from ddot import __version__
 from ddot.data.tokenizer import Tokenizer
+from ddot.files import seal, whole_folder, writing
 from ddot.network.folder import (
+    check_sums,
     check_weights,
     load_config,
     load_tensors,
@@ -21,15 +23,16 @@ _TOLD = ("recipe", "step", "seconds", "start", "before", "converted_from", "figu
 
 
 def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[str, Any] | None = None) -> None:
-    """A copy of a model folder with its matrices in int8. `about` is added to meta.json."""
-    if dest.exists():
-        raise ValueError(f"{dest} exists already; remove it or choose another name")
+    """Copy a model folder with its matrices in int8. `about` is added to meta.json."""
     folder = model_folder(source)
-    config, weights = load_config(folder), decompress(load_tensors(folder, "model"))
-    check_weights(without_values(config), weights, folder)
-    meta = read_json(folder / "meta.json") | {"stored": "int8"} | (about or {})
-    dest.mkdir(parents=True)
-    save_model(compress(weights), config, Tokenizer.load(folder), meta, dest, shard_bytes)
+    with whole_folder(dest) as draft:
+        config, weights = load_config(folder), decompress(load_tensors(folder, "model"))
+        check_weights(without_values(config), weights, folder)
+        check_sums(folder)
+        meta = read_json(folder / "meta.json") | {"stored": "int8"} | (about or {})
+        with writing(dest):
+            save_model(compress(weights), config, Tokenizer.load(folder), meta, draft, shard_bytes)
+            seal(draft)
 
 
 def about(name: str | Path | None) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Training states on disk: the checkpoints of a run, and which one it goes on from.
+"""The checkpoints of a run on disk, and the one it resumes from.
 
-A run folder: step-N/ (a model folder with state/ inside for resuming, and the checksums of all files) and `latest`, a
-link to the newest complete one.
-A step folder is written under another name, flushed, and renamed; `latest` is replaced in one step. Killing the
-program at any moment leaves the last complete checkpoint.
+A run folder holds step-N/ (a sealed model folder with state/ inside for resuming) and `latest`, a link to the newest
+complete one. A step folder is written under a temporary name, flushed and renamed; `latest` is replaced atomically.
+Killing the program at any moment leaves the last complete checkpoint.
 """
 
 import os
@@ -12,17 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from ddot.files import AnotherRun, seal
 from ddot.network.folder import complete_steps
 
 _KEEP = 2  # complete checkpoints of a run
-_UNFINISHED = ".unfinished-"  # folders being written or removed; whoever finds one may remove it
+_UNFINISHED = ".unfinished-"  # folders being written or removed; safe to delete
 
 
 def open_run(run: Path, resume: bool) -> Path | None:
-    """The checkpoint a run goes on from; None where it starts. Makes the folder."""
+    """The checkpoint a run resumes from, or None. Makes the folder."""
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -34,14 +31,14 @@ def open_run(run: Path, resume: bool) -> Path | None:
 
 
 def check_room(run: Path, bytes_needed: int) -> None:
-    """Refuse to begin what the disk has no room for."""
+    """Refuse to start when the disk has too little space."""
     free = shutil.disk_usage(run).free
     if free < bytes_needed * 1.05:
         raise _no_room(run, f"{bytes_needed / 1e6:.1f} MB needed, {free / 1e6:.1f} MB free")
 
 
 def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed: int) -> Path:
-    """Write one checkpoint of a run through `write(folder)`, make it the latest, drop all but the last two."""
+    """Write a checkpoint through `write(folder)`, make it the latest, delete all but the last two."""
     run.mkdir(parents=True, exist_ok=True)
     final, draft = run / f"step-{step:08d}", run / f"{_UNFINISHED}{step:08d}"
     for stale in run.glob(f"{_UNFINISHED}*"):
@@ -61,18 +58,18 @@ def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed:
         link.symlink_to(final.name)
         os.replace(link, run / "latest")
         _flush(run)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise _no_room(run, str(error)) from None
     for old in complete_steps(run)[:-_KEEP]:
-        # Renamed first: a kill half-way through must not leave half a folder that looks like a checkpoint.
+        # Renamed first: a kill must not leave a partial folder that looks like a checkpoint.
         shutil.rmtree(old.rename(run / f"{_UNFINISHED}{old.name}"))
     return final
 
 
 @contextmanager
 def damaged(folder: Path) -> Iterator[None]:
-    """Turns a damaged checkpoint into a sentence that names the one before it."""
+    """Turns a damaged checkpoint into a sentence that names the previous one."""
     try:
         yield
     except AnotherRun as error:

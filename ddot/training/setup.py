@@ -11,7 +11,7 @@ from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.network.denoiser import Denoiser
-from ddot.network.folder import check_vocabulary, check_weights, load_config, load_tensors, model_folder
+from ddot.network.folder import check_sums, check_vocabulary, check_weights, load_config, load_tensors, model_folder
 from ddot.network.int8 import decompress
 from ddot.training.config import Run
 from ddot.training.distributed import barrier
@@ -80,5 +80,6 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     fresh = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
     weights = {**fresh, **decompress(load_tensors(folder, "model"))}
     check_weights(model, weights, folder)
+    check_sums(folder)
     model.load_state_dict(weights)
     return model, tokenizer

@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import struct
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from ddot.core.absorbing import ScoreEntropy
 from ddot.core.records import Vocabulary
 from ddot.data.tokenizer import learn_bpe
+from ddot.files import check_seal, is_sealed, seal, whole_folder
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.embedded import EMBEDDED
@@ -170,6 +172,44 @@ def test_damage_is_one_sentence(model, tokenizer, tmp_path, kind):
     with pytest.raises((ValueError, FileNotFoundError)) as raised:
         load_model(tmp_path / "model")
     assert sentence in str(raised.value)
+
+
+def test_weights_are_checked_against_their_checksums(model, tokenizer, tmp_path):
+    """A flipped bit of a weight is refused. Other files may change, and folders without checksums load."""
+    folder = write_model(model, tokenizer, tmp_path / "model", 4_000)
+    seal(folder)
+    assert same(load_model(folder)[0], model)
+    (folder / "meta.json").write_text("{}")
+    assert same(load_model(folder)[0], model)
+    damaged_part = max(folder.glob("model-*.safetensors"))
+    content = bytearray(damaged_part.read_bytes())
+    content[-3] ^= 1
+    damaged_part.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{damaged_part.name} is damaged: its checksum"):
+        load_model(folder)
+    (folder / "sha256.json").unlink()
+    load_model(folder)
+
+
+def test_the_embedded_model_has_checksums():
+    assert is_sealed(EMBEDDED)
+    check_seal(EMBEDDED)
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with whole_folder(tmp_path / "a" / "made") as draft:
+        (draft / "file").write_text("x")
+        assert not (tmp_path / "a" / "made").exists()
+    assert (tmp_path / "a" / "made" / "file").read_text() == "x"
+    with pytest.raises(ValueError, match="made exists already"), whole_folder(tmp_path / "a" / "made"):
+        raise AssertionError("the block ran")
+    with suppress(KeyboardInterrupt), whole_folder(tmp_path / "b") as draft:
+        (draft / "half").write_text("x")
+        raise KeyboardInterrupt
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    (tmp_path / "plain").write_text("")
+    with pytest.raises(ValueError, match=r"cannot write to .*plain"), whole_folder(tmp_path / "plain" / "under"):
+        raise AssertionError("the block ran")
 
 
 def test_damaged_parts_are_named(model, tokenizer, tmp_path):

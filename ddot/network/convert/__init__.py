@@ -6,18 +6,17 @@ reproduces the base model. Nothing is unpickled except through torch's weights-o
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from safetensors import SafetensorError
 from torch import Tensor
 
-from ddot.data.shards import Corpus, fingerprint, writing
+from ddot.data.shards import Corpus, fingerprint
 from ddot.data.tokenizer import Tokenizer, prune
+from ddot.files import seal, whole_folder, writing
 from ddot.network.convert.dit import from_dit
 from ddot.network.convert.gguf import from_gguf
 from ddot.network.convert.llama import from_llama
@@ -37,7 +36,7 @@ def convert(
     least: int = 1,
 ) -> DenoiserConfig:
     """Write `dest`. `tokenizer` for checkpoints that bring none; `keep`: a packed corpus or a model to prune it to."""
-    if dest.exists():
+    if dest.exists():  # before the work
         raise ValueError(f"{dest} exists already; remove it or choose another name")
     if not source.exists():
         raise FileNotFoundError(f"nothing at {source}; give a GGUF file or a folder with a checkpoint")
@@ -49,17 +48,9 @@ def convert(
         config, trunk, encoder = pruned(config, trunk, encoder, keep, least)
     weights = {**_additions(config), **{f"trunk.{name}": weight for name, weight in trunk.items()}}
     check_weights(without_values(config), weights, source)
-    draft = dest.with_name(dest.name + ".unfinished")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        with writing(draft):
-            draft.mkdir(parents=True)
-            save_model(weights, config, encoder, {"converted_from": source.name}, draft)
-            draft.rename(dest)
-    except SafetensorError as error:
-        raise ValueError(f"cannot write to {draft}: {error}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with whole_folder(dest) as draft, writing(dest):
+        save_model(weights, config, encoder, {"converted_from": source.name}, draft)
+        seal(draft)
     return config
 
 
