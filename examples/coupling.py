@@ -7,7 +7,7 @@ from ddot.coupling import couple, match
 rng = np.random.default_rng(0)
 targets, pool = np.sort(rng.uniform(-1, 1, 5)), np.sort(rng.uniform(-1, 1, 12))
 chosen = match(targets, pool)
-print("chosen places of the pool:", chosen, "cost:", float(((targets - pool[chosen]) ** 2).sum()))
+print("matched pool positions:", chosen, "total distance:", round(float(np.abs(targets - pool[chosen]).sum()), 4))
 
 is_prompt = np.zeros((2, 16), bool)
 is_prompt[:, [0, 3, 4, 9]] = True
