@@ -4,7 +4,9 @@ import json
 from itertools import product
 from pathlib import Path
 
-from ddot.evaluation.tables import NAMES, insert, read_rows, render
+from ddot.evaluation.contenders import CONTENDERS
+from ddot.evaluation.filling import Written
+from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 from ddot.figures.charts import draw_charts
 from ddot.figures.curves import quality, success_by_given
 from ddot.infill.template import parse
@@ -51,30 +53,28 @@ def four_speeds() -> str:
 rows, differences = read_rows(RESULTS / "rows.jsonl"), read_rows(RESULTS / "differences.jsonl")
 speeds = read_rows(*(RESULTS / f"bench-{name}.jsonl" for name in ("coupling", "infill", "train")))
 embedded = [row for row in rows if row["model"] == "embedded"]
-# The methods that were trained alike, not the trials of λ; and the prompt as it was given.
+# Models trained for one contender, not the trials of λ; and the unfilled prompt.
 alike = [row for row in rows if row["method"] == "unfilled" or row["model"] == f"runs/{row.get('recipe')}"]
-PLAIN = ("unfilled", "lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "ddot-t-kept", "fixed-guessed", "fixed-oracle")
-PLAIN += ("autoregressive", "insertion", "lc-drawn", "pop-drawn", "ddot-u-drawn", "ddot-t-drawn")
-SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")  # beside `planned`: the table of the README
-methods = render([row for row in alike if row["method"] in PLAIN], "methods")
 every = [*rows, *differences, *speeds, *read_rows(RESULTS / "bench-methods.jsonl")]
+# The README's table: these, and the embedded model.
+SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")
 chosen = [row for row in alike if row["method"] in SHORT and row["model"] != "runs/smollm2_ddot"]
 chosen += [row for row in embedded if row["method"] == "planned"]
 short = render([row for row in chosen if row["task"] == "free" or row["method"] == "unfilled"], "overview")
 insert(ROOT / "README.md", {"quality": short, "speed": four_speeds()})
 insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})
-tables = {"overview": render(embedded, "overview"), "methods": methods}
-tables |= {name: render(every, name) for name in NAMES if name not in ("overview", "methods", "main")}
-insert(ROOT / "docs" / "results.md", tables)
+results = ROOT / "docs" / "results.md"
+of_embedded = {"overview": render(embedded, "overview")}
+insert(results, {name: render(every, name) for name in marked(results, NAMES)} | of_embedded)
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
-likeliest = [row for row in alike if not row["method"].endswith("-drawn")]
-swept = {"unfilled", "autoregressive", *(row["method"] for row in likeliest if row["steps"] == 32)}
+plain = [row for row in alike if not CONTENDERS[row["method"]].variant]
+swept = {"unfilled", "autoregressive", *(row["method"] for row in plain if row["steps"] == 32)}
 charts = []
 for metric, against in product(("bleu4", "success"), ("steps", "seconds")):
     charts += quality([row for row in alike if row["method"] in swept], against, metric, "1bw-block", "free")
 draw_charts(charts, ROOT / "docs" / "quality.png")
-# One model a method.
-DRAWN = ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "autoregressive", "insertion")
-once = [row for row in alike if row["method"] in DRAWN and row.get("kept") and row["task"] == "free"]
-charts, _ = success_by_given(row for row in once if row["recipe"] != "smollm2_ddot_u")
+# What writes the whole text, each with its own model.
+own = [row for row in plain if isinstance(CONTENDERS[row["method"]].filling, Written)]
+own = [row for row in own if row["recipe"] == CONTENDERS[row["method"]].recipe]
+charts, _ = success_by_given(row for row in own if row.get("kept") and row["task"] == "free")
 draw_charts(charts, ROOT / "docs" / "success.png")

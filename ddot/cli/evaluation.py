@@ -1,8 +1,9 @@
-"""Commands that measure quality: evaluate, score, compare, tables."""
+"""Commands that measure quality: evaluate, nats, score, compare, tables."""
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,106 +12,121 @@ import typer
 from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model, names_of, numbers, show
 
 if TYPE_CHECKING:
+    from ddot.evaluation.filling import Loaded
     from ddot.evaluation.metrics import Fluency
+    from ddot.evaluation.rows import Row
 
+_NAMES = "Names, separated by commas."
+_CONTENDERS = "unfilled,planned"
+Bench = Annotated[Path, typer.Option(help="Folder with NAME.SPLIT.jsonl files.")]
+RowFiles = Annotated[list[Path], typer.Argument(help="Rows written by ddot evaluate, their texts beside them.")]
 LanguageModelFolder = Annotated[
-    Path | None, typer.Option("--language-model", help="For perplexity: a causal model that ddot convert made.")
+    Path | None, typer.Option("--language-model", help="For perplexity: a causal model made by ddot convert.")
 ]
-# What a table on the screen leaves out of rows.
+# Left out of tables on the screen.
 _ASIDE = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", "kept")
 
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model folder, embedded, or a recipe: what is in runs/RECIPE.")],
-    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
-    output: Annotated[Path, typer.Option(help="Rows are appended here; those it has are not made again.")],
-    datasets: Annotated[str, typer.Option(help="Names, with commas.")] = "1bw-block,yelp-block,1bw-random,yelp-random",
-    tasks: Annotated[str, typer.Option(help="located, free, or both with a comma.")] = "located,free",
-    methods: Annotated[str, typer.Option(help="unfilled and ways of filling, with commas.")] = "unfilled,planned",
-    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "16",
+    model: Annotated[str, typer.Argument(help="A model folder, embedded, or a recipe: the model in runs/RECIPE.")],
+    bench: Bench,
+    output: Annotated[Path, typer.Option(help="Rows are appended here; those in the file are not made again.")],
+    datasets: Annotated[str, typer.Option(help=_NAMES)] = "1bw-block,yelp-block,1bw-random,yelp-random",
+    tasks: Annotated[str, typer.Option(help="located, free, or both.")] = "located,free",
+    methods: Annotated[str, typer.Option(help="Contenders, separated by commas: infill, unfilled, …")] = _CONTENDERS,
+    steps: Annotated[str, typer.Option(help="Numbers of steps, separated by commas.")] = "16",
     split: Annotated[str, typer.Option(help="test, or dev for tuning.")] = "test",
     seed: Seed = 0,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many items.")] = None,
-    metrics: Annotated[str | None, typer.Option(help="Names, separated by commas. Default: the usual ones.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first N items.")] = None,
+    metrics: Annotated[str | None, typer.Option(help=f"{_NAMES} Default: the usual ones of the set.")] = None,
     device: Device = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts of 64 slots that a GPU fills at once.")] = 512,
     language_model: LanguageModelFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fill benchmark items and score the texts; goes on where it was stopped.
+    """Fill benchmark items and score the texts; resumes where it was interrupted.
 
-    Texts go to a file beside the rows, as they come.
+    Texts are stored in a file beside the rows.
 
-    Example: ddot evaluate embedded --bench bench --output results/rows.jsonl --limit 100
+    Example: ddot evaluate embedded --bench bench --output rows.jsonl --methods infill --limit 100
+
+    Example: ddot evaluate embedded --bench bench --output rows.jsonl --datasets people --split dev --methods infill
     """
-    from ddot.evaluation.contenders import learnt
-    from ddot.evaluation.filling import Loaded
-    from ddot.evaluation.rows import measured
     from ddot.evaluation.run import evaluate as rows_of
-    from ddot.evaluation.tables import read_rows
-    from ddot.network.embedded import find, is_compressed, training_of
 
-    options = {"--datasets": datasets, "--tasks": tasks, "--methods": methods}
-    sets, kinds, ways = (names_of(text, option) for option, text in options.items())
-    measures = names_of(metrics, "--metrics") if metrics else []
-    counts = numbers(steps, "--steps")
-    name = _folder_of(model)
-    asked, training = load_model(name, device), training_of(name)
-    if is_compressed(find(name)):
-        training |= {"stored": "int8"}
-    at_once = batch if asked.denoiser.device.type == "cuda" else 1
-    loaded = Loaded(asked, str(Path(name)) if name else "embedded", at_once, training)
-    for way in (way for way in ways if not learnt(way, training.get("recipe"))):
-        print(
-            f"ddot: {model} was not trained to fill as {way} does; its rows say nothing about that method",
-            file=sys.stderr,
-        )
-    fluency = _fluency(language_model, measures, device)
+    sets, kinds, names = names_of(datasets, "--datasets"), names_of(tasks, "--tasks"), names_of(methods, "--methods")
+    measures, counts = names_of(metrics, "--metrics") if metrics else None, numbers(steps, "--steps")
+    loaded, fluency = _loaded(model, device, batch, names), _fluency(language_model, measures or [], device)
+    asked = (sets, kinds, names, counts, split, seed, limit, measures)
     rows = []
-    asked_of = (loaded, bench, output, sets, kinds, ways, counts, split, seed, limit, measures or None, fluency)
-    for row in rows_of(*asked_of, _progress()):
+    for row in rows_of(loaded, bench, output, *asked, fluency, _progress()):
         print(f"ddot: {_about(row)}: done", file=sys.stderr)
         rows.append(row)
-    rows = _without_missing(rows)
-    about: dict[str, list[Any]] = {"model": [loaded.name], "split": [split], "seed": [seed]}
-    about |= {"dataset": sets, "task": kinds, "method": ways, "steps": counts}
-    there = measured(read_rows(output)) if output.is_file() else []
-    mine = [row for row in there if all(row[name] in some for name, some in about.items())]
-    if lacking := [name for name in measures if any(name not in row for row in mine)]:
+    _tell_missing(rows)
+    if lacking := list(dict.fromkeys(name for row in rows for name in row.missing)):
         adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
         adds += " --language-model DIR" * ("perplexity" in lacking)
-        print(f"ddot: {adds} adds what is missing, once it can be had", file=sys.stderr)
-    if not mine:  # why was said
-        raise typer.Exit(2)
-    if not rows:
-        print(f"ddot: {output} has these rows already; ddot tables {output} shows them", file=sys.stderr)
+        print(f"ddot: {adds} adds what is missing, once it is available", file=sys.stderr)
+    if rows:
+        aside = () if as_json else (*_ASIDE, *loaded.training)
+        show([{name: value for name, value in row.json().items() if name not in aside} for row in rows], as_json)
+    else:
+        _explain_nothing(output, loaded.name, sets, kinds, names)
+
+
+def _loaded(model: str, device: str | None, batch: int, methods: list[str]) -> "Loaded":
+    """The model to evaluate; warns of methods it was not trained for."""
+    from ddot.evaluation.contenders import learnt
+    from ddot.evaluation.filling import Loaded
+    from ddot.network.embedded import find, is_compressed, training_of
+
+    name = _folder_of(model)
+    asked, training = load_model(name, device), training_of(name)
+    for method in (method for method in methods if not learnt(method, training.get("recipe"))):
+        told = f"ddot: {model} was not trained to fill as {method} does; its rows say nothing about that method"
+        print(told, file=sys.stderr)
+    training |= {"stored": "int8"} if is_compressed(find(name)) else {}
+    at_once = batch if asked.denoiser.device.type == "cuda" else 1
+    return Loaded(asked, str(Path(name)) if name else "embedded", at_once, training)
+
+
+def _explain_nothing(output: Path, model: str, sets: list[str], tasks: list[str], methods: list[str]) -> None:
+    """Why no row was made: all are in the file, or no contender does such a task."""
+    from ddot.evaluation.store import Store
+
+    about = {"model": [model], "dataset": sets, "task": tasks, "method": methods}
+    if any(all(getattr(row, name) in some for name, some in about.items()) for row in Store(output).rows):
+        print(f"ddot: {output} already has these rows; ddot tables {output} shows them", file=sys.stderr)
         return
-    aside = () if as_json else (*_ASIDE, *training)
-    show([{name: value for name, value in row.items() if name not in aside} for row in rows], as_json)
+    print(
+        f"ddot: {', '.join(methods)} cannot fill {', '.join(sets)} for the {', '.join(tasks)} task; choose others",
+        file=sys.stderr,
+    )
+    raise typer.Exit(2)
 
 
-def _about(row: Mapping[str, Any]) -> str:
-    return f"{row['method']}, {row['dataset']}, {row['task']}, {row['steps']} steps"
+def _about(row: "Row") -> str:
+    return f"{row.method}, {row.dataset}, {row.task}, {row.steps} steps"
 
 
-def _progress(every: float = 10.0) -> Callable[[Mapping[str, Any], int, int], None]:
-    """Says now and then how many texts of a row there are."""
+def _progress(every: float = 10.0) -> Callable[["Row", int, int], None]:
+    """Reports the number of texts of a row every few seconds."""
     last = time.monotonic()
 
-    def tell(row: Mapping[str, Any], count: int, new: int) -> None:
+    def tell(row: "Row", count: int, new: int) -> None:
         nonlocal last
         if not new:
-            print(f"ddot: {_about(row)}: going on after {count:,} of {row['items']:,} texts", file=sys.stderr)
-        elif time.monotonic() - last >= every and count < row["items"]:
+            print(f"ddot: {_about(row)}: resuming after {count:,} of {row.items:,} texts", file=sys.stderr)
+        elif time.monotonic() - last >= every and count < row.items:
             last = time.monotonic()
-            print(f"ddot: {_about(row)}: {count:,} of {row['items']:,} texts", file=sys.stderr)
+            print(f"ddot: {_about(row)}: {count:,} of {row.items:,} texts", file=sys.stderr)
 
     return tell
 
 
 def _folder_of(model: str) -> str | None:
-    """The folder of a model that is named as `ddot evaluate` allows; None for the embedded one."""
+    """The folder of a model: itself, that of a recipe, or None for the embedded one."""
     from ddot.training.recipes import RECIPES
 
     if model == "embedded":
@@ -125,9 +141,9 @@ def _folder_of(model: str) -> str | None:
 
 @app.command()
 def nats(
-    bench: Annotated[Path, typer.Option(help="Folder with NAME.SPLIT.jsonl files.")],
+    bench: Bench,
     model: ModelName = None,
-    datasets: Annotated[str, typer.Option(help="Names, separated by commas.")] = "people,rocstories,1bw-block",
+    datasets: Annotated[str, typer.Option(help=_NAMES)] = "people,rocstories,1bw-block",
     split: Annotated[str, typer.Option(help="dev or test.")] = "dev",
     limit: Annotated[int | None, typer.Option(min=1, help="Texts per set. Default: all of people, 50, 90.")] = None,
     language_model: Annotated[
@@ -151,15 +167,15 @@ def nats(
 
 @app.command("score")
 def score_texts(
-    rows: Annotated[Path, typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
-    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
-    metrics: Annotated[str, typer.Option(help="Names, with commas; what a row says already is not worked out again.")],
+    rows: Annotated[Path, typer.Argument(help="Rows written by ddot evaluate, their texts beside them.")],
+    bench: Bench,
+    metrics: Annotated[str, typer.Option(help=f"{_NAMES} What a row already has is not computed again.")],
     samples: Annotated[int, typer.Option(min=0, help="Resamples of the items for 95% intervals; 0: none.")] = 0,
     language_model: LanguageModelFolder = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """More metrics for texts that were filled before, and how sure they are; the model is not needed.
+    """Add metrics and intervals to stored texts; the model is not needed.
 
     Example: ddot score rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
 
@@ -168,65 +184,67 @@ def score_texts(
     from ddot.evaluation.rescore import rescore
 
     names = names_of(metrics, "--metrics")
-    found = _without_missing(list(rescore(rows, bench, names, samples, _fluency(language_model, names, device))))
+    found = list(rescore(rows, bench, names, samples, _fluency(language_model, names, device)))
+    _tell_missing(found)
     if not found:
-        print(f"ddot: the rows of {rows} say all that already; ddot tables {rows} shows them", file=sys.stderr)
+        print(f"ddot: the rows of {rows} already have all that; ddot tables {rows} shows them", file=sys.stderr)
         return
-    if not any(name in row for row in found for name in names):  # why was said
+    if not any(name in row.metrics for row in found for name in names):  # why was said
         raise typer.Exit(2)
-    shown = ("method", "dataset", "task", "steps", "seed")
-    show(
-        [row if as_json else {**{name: row.get(name) for name in shown}, **_sure(row, names)} for row in found],
-        as_json,
-    )
+    show([row.json() if as_json else _with_intervals(row, names) for row in found], as_json)
 
 
-def _sure(row: dict[str, Any], metrics: list[str]) -> dict[str, Any]:
-    """Metrics for reading, with their intervals where they have one."""
-    shown: dict[str, Any] = {}
+def _with_intervals(row: "Row", metrics: list[str]) -> dict[str, Any]:
+    shown: dict[str, Any] = {name: getattr(row, name) for name in ("method", "dataset", "task", "steps", "seed")}
     for name in metrics:
-        value, sure = row.get(name), (row.get("intervals") or {}).get(name)
-        shown[name] = value if sure is None else f"{value:.3g} [{sure[0]:.3g}, {sure[1]:.3g}]"
+        value, ends = row.metrics.get(name), (row.intervals or {}).get(name)
+        shown[name] = value if ends is None else f"{value:.3g} [{ends[0]:.3g}, {ends[1]:.3g}]"
     return shown
 
 
 @app.command()
 def compare(
-    rows: Annotated[list[Path], typer.Argument(help="Rows that ddot evaluate wrote; their texts stand beside them.")],
-    bench: Annotated[Path, typer.Option(help="Folder with NAME.test.jsonl and NAME.dev.jsonl.")],
-    methods: Annotated[str, typer.Option(help="The first is compared with each of the others; with commas.")],
-    metrics: Annotated[str, typer.Option(help="Names, with commas.")] = "bleu4,success",
+    rows: RowFiles,
+    bench: Bench,
+    methods: Annotated[str, typer.Option(help="The first is compared with each of the others.")],
+    metrics: Annotated[str, typer.Option(help=_NAMES)] = "bleu4,success",
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the items.")] = 1000,
     language_model: LanguageModelFolder = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """One method minus others on the same items, with 95% intervals of the paired bootstrap; `wins` is the share of
-    resamples in which the first is higher, a tie counts half.
+    """One method minus others on the same items, with 95% intervals of the paired bootstrap. `wins`: the share of
+    resamples in which the first is higher; a tie counts half.
 
     Example: ddot compare rows/*.jsonl --bench bench --methods ddot-u,lc,pop
     """
     from ddot.evaluation.rescore import contrast
 
     names, measures = names_of(methods, "--methods"), names_of(metrics, "--metrics")
-    found = list(contrast(rows, bench, names, measures, samples, _fluency(language_model, measures, device)))
-    found = [row for row in _without_missing(found) if "metric" in row]
-    if not found:  # why was said
-        raise typer.Exit(2)
-    same = ("model", "other", "split", "seed", "items")
-    aside = () if as_json else [name for name in same if len({row[name] for row in found}) < 2]
-    show([{name: value for name, value in row.items() if name not in aside} for row in found], as_json)
-
-
-def _without_missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, once what they say of missing metrics is told, each sentence once."""
-    for sentence in dict.fromkeys(said for row in rows for said in row.pop("missing", {}).values()):
+    fluency = _fluency(language_model, measures, device)
+    found, missing = contrast(rows, bench, names, measures, samples, fluency)
+    for sentence in missing:
         print(f"ddot: {sentence}", file=sys.stderr)
-    return rows
+    if not found:
+        raise typer.Exit(2)
+    lines = [_contrast_line(asdict(each)) for each in found]
+    same = ("model", "other", "split", "seed", "items")
+    aside = () if as_json else [name for name in same if len({line[name] for line in lines}) < 2]
+    show([{name: value for name, value in line.items() if name not in aside} for line in lines], as_json)
+
+
+def _contrast_line(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: said[name] for name in ("first", "second", "model", "other")} | said
+
+
+def _tell_missing(rows: "list[Row]") -> None:
+    """Why metrics are missing, each reason once."""
+    for sentence in dict.fromkeys(why for row in rows for why in row.missing.values()):
+        print(f"ddot: {sentence}", file=sys.stderr)
 
 
 def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fluency | None":
-    """The language model for perplexity, if that is wanted."""
+    """The language model for perplexity, if one is given."""
     if folder is None:
         return None
     if "perplexity" not in metrics:
@@ -239,12 +257,12 @@ def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fl
 
 @app.command()
 def tables(
-    rows: Annotated[list[Path], typer.Argument(help="Rows of evaluate, compare and bench, JSON lines.")],
-    table: Annotated[str | None, typer.Option(help="One table by name; default: all.")] = None,
+    rows: Annotated[list[Path], typer.Argument(help="JSON lines of evaluate, compare and bench.")],
+    table: Annotated[str | None, typer.Option(help="One table by name. Default: all.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
     write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,
 ) -> None:
-    """The paper's tables, ours beside theirs.
+    """The paper's tables, ours beside theirs; docs/results.md explains names and columns.
 
     Example: ddot tables results/rows.jsonl --table block
 

@@ -8,15 +8,15 @@ import typer
 
 from ddot.cli.app import names_of, plot
 
-Rows = Annotated[list[Path], typer.Argument(help="Files that ddot evaluate wrote.")]
-Dataset = Annotated[str | None, typer.Option(help="One set; default: all there are.")]
-Task = Annotated[str | None, typer.Option(help="free or located; default: both.")]
-Methods = Annotated[str | None, typer.Option(help="Ways of filling, with commas; default: all there are.")]
-Models = Annotated[str | None, typer.Option(help="Models as rows name them, with commas; default: all there are.")]
+Rows = Annotated[list[Path], typer.Argument(help="Rows written by ddot evaluate.")]
+Dataset = Annotated[str | None, typer.Option(help="One set. Default: all.")]
+Task = Annotated[str | None, typer.Option(help="free or located. Default: both.")]
+Methods = Annotated[str | None, typer.Option(help="Contenders, separated by commas. Default: all.")]
+Models = Annotated[str | None, typer.Option(help="Models as rows name them, separated by commas. Default: all.")]
 
 
 def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[dict[str, Any]]:
-    """Rows of these ways and models."""
+    """Rows of these contenders and models."""
     from ddot.evaluation.tables import read_rows
 
     rows = read_rows(*files)
@@ -37,14 +37,14 @@ def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[
 def plot_quality(
     rows: Rows,
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("quality.png"),
-    against: Annotated[str, typer.Option(help="steps, or seconds a text takes.")] = "steps",
-    metric: Annotated[str, typer.Option(help="What is drawn upwards: bleu4, success, …")] = "bleu4",
+    against: Annotated[str, typer.Option(help="steps, or seconds per text.")] = "steps",
+    metric: Annotated[str, typer.Option(help="The vertical axis: bleu4, success, …")] = "bleu4",
     dataset: Dataset = None,
     task: Task = None,
     methods: Methods = None,
     models: Models = None,
 ) -> None:
-    """Quality against the number of steps, or against time.
+    """Quality against the number of steps, or against seconds per text.
 
     Example: ddot plot quality rows.jsonl --against seconds --dataset 1bw-block -o speed.png
     """
@@ -64,7 +64,7 @@ def plot_success(
     methods: Methods = None,
     models: Models = None,
 ) -> None:
-    """Share of texts that keep what is given, against how many words that is.
+    """Share of texts that keep the given words, against their number.
 
     Example: ddot plot success rows.jsonl --methods lc,ddot-u --task free -o success.png
     """
@@ -74,5 +74,5 @@ def plot_success(
     charts, left = success_by_given(_chosen(rows, methods, models), dataset, task)
     draw_charts(charts, output)
     if left:
-        print(f"ddot: {len(left)} rows are left out, they do not say what was kept; {ADDS_KEPT}", file=sys.stderr)
+        print(f"ddot: {len(left)} rows are left out: they do not say what was kept; {ADDS_KEPT}", file=sys.stderr)
     print(output)

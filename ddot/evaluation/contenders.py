@@ -92,7 +92,7 @@ _BY_PADS = (
         variant=True,
     ),
     Contender("ddot-r", "DDOT-R", Look("#56B4E9", "o"), _moving("ddot-r"), "smollm2_ddot"),
-    Contender("ddot-u", "DDOT-U", Look("#0072B2", "s"), _moving("ddot-u"), "smollm2_ddot"),
+    Contender("ddot-u", "DDOT-U", Look("#0072B2", "s"), _moving("ddot-u"), "smollm2_ddot_u"),
     Contender("ddot-t", "DDOT-T", Look("#D55E00", "^"), _moving("ddot-t"), "smollm2_ddot_t"),
 )
 

@@ -311,9 +311,9 @@ class Passage:
         if not located:
             raise ValueError(f"item '{self.id}' has its blanks marked: it is for the located task alone")
         tokens, after, missing, gap_lengths = [np.array([tokenizer.edge])], [], [], [0]
-        for literal, fill in zip(self.literals, (*self.fills, None), strict=True):
+        for number, (literal, fill) in enumerate(zip(self.literals, (*self.fills, None), strict=True)):
             if text := " ".join(literal.split()):
-                encoded = tokenizer.encode(" " * (len(tokens) == 1 or literal[0].isspace()) + text)
+                encoded = tokenizer.encode(" " * (number == 0 or literal[0].isspace()) + text)
                 tokens.append(encoded)
                 gap_lengths += [0] * len(encoded)
             if fill is not None:

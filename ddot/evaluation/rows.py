@@ -1,130 +1,228 @@
-"""Rows as `ddot evaluate`, `ddot compare` and `ddot bench` write them: which is which, and what is wrong with one."""
+"""The records of an evaluation, as they stand in JSON lines: rows, generated texts, differences. One validator."""
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
-# What fixes a row: two rows that agree in these are the same measurement.
-IDENTITY = ("model", "method", "dataset", "split", "task", "steps", "seed", "items")
 UNFILLED = "unfilled"
-# Each metric there is, and what stands over its column.
+# Every metric, and the head of its column.
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
-    "length_error": "length", "gaps_found": "gaps", "gaps_extra": "extra", "exact": "EM",
-    "rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "fill_length_error": "words", "fill_length_error_abs": "words ±",
-    "fill_length_near": "near", "fill_empty": "empty",
+    "length_error": "length", "length_error_abs": "length ±", "gaps_found": "gaps", "gaps_extra": "extra",
+    "exact": "EM", "rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "fill_length_error": "length",
+    "fill_length_error_abs": "length ±", "fill_length_near": "near", "fill_empty": "empty",
 }  # fmt: skip
 
-Row = Mapping[str, Any]
 
+class Raw(dict[str, Any]):
+    """A JSON line that knows its file and line."""
 
-class PlacedRow(dict[str, Any]):
-    """A row that knows where it stood."""
-
-    def __init__(self, row: Row, place: str):
-        super().__init__(row)
+    def __init__(self, line: Mapping[str, Any], place: str):
+        super().__init__(line)
         self.place = place
 
 
-def place_of(row: Row, number: int) -> str:
-    """Where a row stood, for a sentence about it: its file and line, or its number."""
-    return row.place if isinstance(row, PlacedRow) else f"row {number}"
+def place_of(line: Mapping[str, Any], number: int | None = None) -> str:
+    """Where a line stood, for a sentence about it."""
+    return line.place if isinstance(line, Raw) else "a row" if number is None else f"row {number}"
 
 
 def is_number(value: Any) -> bool:
-    """Whether a field of a row was measured."""
+    """Whether a field was measured."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def is_difference(row: Row) -> bool:
-    """Whether it is a row of `ddot compare`."""
-    return "first" in row and "second" in row
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a field may hold, in words and as a test."""
-
-    wanted: str
-    fits: Callable[[Any], bool]
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _are_intervals(value: Any) -> bool:
+def _is_pair(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(fits, value))
+
+
+def _is_kept(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        one is None or (isinstance(one, list | tuple) and len(one) == 2 and all(map(is_number, one)))
-        for one in value.values()
+        isinstance(name, str) and name.isdecimal() and _is_pair(pair, _is_whole) and 0 <= pair[0] <= pair[1] > 0
+        for name, pair in value.items()
     )
 
 
-def _are_shares(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(name, str) and name.isdecimal() and _is_share(pair) for name, pair in value.items()
-    )
+# What a field may hold: in words, and as a test.
+Kind = tuple[str, Callable[[Any], bool]]
+NAME: Kind = ("a name", lambda value: isinstance(value, str) and bool(value.strip()))
+WHOLE: Kind = ("a whole number", _is_whole)
+COUNT: Kind = ("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1)
+NUMBER: Kind = ("a number", is_number)
+SCORE: Kind = ("a number", lambda value: _is_whole(value) or isinstance(value, float))  # NaN: could not be measured
+INTERVALS: Kind = (
+    "one for each metric, null or its two ends",
+    lambda value: isinstance(value, dict) and all(one is None or _is_pair(one, is_number) for one in value.values()),
+)
+KEPT: Kind = ("for each number of given words [texts that keep them, texts]", _is_kept)
+TEXT: Kind = ("a text", lambda value: isinstance(value, str))
+ID: Kind = ("a name", lambda value: isinstance(value, str | int))
 
 
-def _is_share(value: Any) -> bool:
-    two_counts = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_whole, value))
-    return two_counts and 0 <= value[0] <= value[1] > 0
+def _of(kind: Kind) -> Any:
+    return field(metadata={"kind": kind})
 
 
-_NAME = Kind("a name", lambda value: isinstance(value, str) and bool(value.strip()))
-_WHOLE = Kind("a whole number", _is_whole)
-_COUNT = Kind("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1)
-_NUMBER = Kind("a number", is_number)
-_SCORE = Kind("a number", lambda value: _is_whole(value) or isinstance(value, float))  # NaN: it could not be measured
-_INTERVALS = Kind("one for each metric, null or its two ends", _are_intervals)
-_IDENTITY_KINDS = {name: _NAME for name in IDENTITY} | {"steps": _COUNT, "seed": _WHOLE, "items": _COUNT}
-# What a row may say beside that; null says nothing.
-_BESIDE_KINDS = {
-    **dict.fromkeys((*HEADS, "length_error_abs", "seconds"), _SCORE),
-    **dict.fromkeys(("recipe", "device", "language_model", "stored"), _NAME),
-    **dict.fromkeys(("batch", "cut", "samples", "training_steps"), _WHOLE),
-    **dict.fromkeys(("training_seconds", "position_factor"), _NUMBER),
-    "intervals": _INTERVALS,
-    "kept": Kind("for each number of given words [texts that keep them, texts]", _are_shares),
-}
+def _maybe(kind: Kind) -> Any:
+    return field(default=None, metadata={"kind": kind})
 
 
-def identity(row: Row, place: str = "a row") -> tuple[Any, ...]:
-    """What a row of `ddot evaluate`, or a text of it, is of."""
-    lacking = [name for name in IDENTITY if name not in row]
-    if lacking:
-        raise ValueError(f"{place} has no '{lacking[0]}'; wanted rows as `ddot evaluate` writes them")
-    _check_kinds({name: row[name] for name in IDENTITY}, _IDENTITY_KINDS, place)
-    return tuple(row[name] for name in IDENTITY)
+@dataclass(frozen=True)
+class Task:
+    """What was filled. Two measurements of one task can be compared."""
+
+    dataset: str = _of(NAME)
+    split: str = _of(NAME)
+    task: str = _of(NAME)
+    steps: int = _of(COUNT)
+    seed: int = _of(WHOLE)
+    items: int = _of(COUNT)
 
 
-def check(row: Row, place: str) -> tuple[Any, ...]:
-    """What a row of `ddot evaluate` is of; one with a field that holds something else than it should is refused."""
-    key = identity(row, place)
-    _check_kinds({name: row[name] for name in _BESIDE_KINDS if row.get(name) is not None}, _BESIDE_KINDS, place)
-    return key
+@dataclass(frozen=True)
+class Identity(Task):
+    """What fixes a measurement: it is made once."""
+
+    model: str = _of(NAME)
+    method: str = _of(NAME)
+
+    @property
+    def key(self) -> "Identity":
+        return Identity(**{each.name: getattr(self, each.name) for each in fields(Identity)})
+
+    @property
+    def filled_task(self) -> Task:
+        return Task(**{each.name: getattr(self, each.name) for each in fields(Task)})
 
 
-def _check_kinds(fields: Row, kinds: Mapping[str, Kind], place: str) -> None:
-    for name, value in fields.items():
-        if not kinds[name].fits(value):
-            raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {kinds[name].wanted}")
+@dataclass(frozen=True)
+class Row(Identity):
+    """A measurement: metrics, how the model was trained, what it ran on. None: not known."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = _maybe(SCORE)  # per text
+    batch: int | None = _maybe(WHOLE)
+    device: str | None = _maybe(NAME)
+    commit: str | None = _maybe(NAME)
+    cut: int | None = _maybe(WHOLE)  # programs of which a part was not shown
+    recipe: str | None = _maybe(NAME)
+    position_factor: float | None = _maybe(NUMBER)
+    training_steps: int | None = _maybe(WHOLE)
+    training_seconds: float | None = _maybe(NUMBER)
+    stored: str | None = _maybe(NAME)
+    language_model: str | None = _maybe(NAME)
+    kept: Mapping[str, Sequence[int]] | None = _maybe(KEPT)
+    intervals: Mapping[str, Any] | None = _maybe(INTERVALS)
+    samples: int | None = _maybe(WHOLE)
+    missing: Mapping[str, str] = field(default_factory=dict)  # metrics that could not be computed, and why; not stored
+
+    def measure(self, metric: str) -> float | None:
+        """The value of a metric, or of seconds, if it was measured."""
+        value = self.seconds if metric == "seconds" else self.metrics.get(metric)
+        return value if is_number(value) else None
+
+    def scored(self, found: Mapping[str, Any]) -> "Row":
+        """The row with what `metrics.score` found."""
+        metrics = {**self.metrics, **{name: value for name, value in found.items() if name in HEADS}}
+        named = {name: value for name, value in found.items() if name not in HEADS}
+        return replace(self, **{"missing": {}, **named}, metrics=metrics)
+
+    def updated(self, later: "Row") -> "Row":
+        """This row with all that a later row of the same measurement says."""
+        said = {each.name: getattr(later, each.name) for each in fields(Row)}
+        said = {name: value for name, value in said.items() if value is not None and name not in ("metrics", "missing")}
+        metrics = {name: value for name, value in later.metrics.items() if value is not None}
+        return replace(self, **said, metrics={**self.metrics, **metrics})
+
+    def json(self) -> dict[str, Any]:
+        """The line of a file."""
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        first = {name: said.pop(name) for name in ("model", "method")}
+        metrics = said.pop("metrics")
+        said.pop("missing")
+        return first | {name: value for name, value in {**said, **metrics}.items() if value is not None}
 
 
-def measured(rows: Iterable[Row]) -> list[Row]:
-    """The rows of `ddot evaluate` among `rows`, each measurement once: what a later row says of it holds."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for number, row in enumerate(rows, 1):
-        if ("method" not in row and "dataset" not in row) or is_difference(row):  # of `ddot bench`, of `ddot compare`
+@dataclass(frozen=True)
+class FilledText(Identity):
+    """The text that was made of an item; `made` is a checksum of what made it."""
+
+    id: str | int = _of(ID)
+    text: str = _of(TEXT)
+    made: str | None = _maybe(NAME)
+
+
+@dataclass(frozen=True)
+class Contrast(Task):
+    """A method (and model) minus another on the same items: the difference in a metric, and its 95% interval."""
+
+    first: str = _of(NAME)
+    second: str = _of(NAME)
+    model: str = _of(NAME)
+    other: str = _of(NAME)
+    metric: str = _of(NAME)
+    difference: float = _of(NUMBER)
+    low: float = _of(NUMBER)
+    high: float = _of(NUMBER)
+    wins: float | None = _maybe(NUMBER)
+
+
+R = TypeVar("R", Row, FilledText, Contrast)
+_COMMANDS = {Row: "evaluate", FilledText: "evaluate", Contrast: "compare --json"}
+
+
+def parse(record: type[R], line: Mapping[str, Any], number: int | None = None) -> R:
+    """The record of a JSON line. A field that is missing or holds something else is refused."""
+    place, said = place_of(line, number), dict[str, Any]()
+    for each in (each for each in fields(record) if "kind" in each.metadata):
+        value, required = line.get(each.name), each.default is not None
+        if each.name not in line and required:
+            raise ValueError(f"{place} has no '{each.name}'; wanted rows as `ddot {_COMMANDS[record]}` writes them")
+        if value is not None or required:
+            said[each.name] = _checked(each.name, value, each.metadata["kind"], place)
+    if record is Row:
+        said["metrics"] = {
+            name: _checked(name, line[name], SCORE, place) for name in HEADS if line.get(name) is not None
+        }
+    return record(**said)
+
+
+def _checked(name: str, value: Any, kind: Kind, place: str) -> Any:
+    wanted, fits = kind
+    if not fits(value):
+        raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {wanted}")
+    return float(value) if wanted == "a number" else value
+
+
+def is_difference(line: Mapping[str, Any]) -> bool:
+    """Whether it is a line of `ddot compare`."""
+    return "first" in line and "second" in line
+
+
+def is_measurement(line: Mapping[str, Any]) -> bool:
+    """Whether it is a line of `ddot evaluate`; the others are of `ddot compare` and `ddot bench`."""
+    return ("method" in line or "dataset" in line) and not is_difference(line)
+
+
+def measured(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """The rows of `ddot evaluate` among lines, each measurement once: later lines add to earlier ones."""
+    found: dict[Any, Row] = {}
+    for number, line in enumerate(lines, 1):
+        if not is_measurement(line):
             continue
-        place = place_of(row, number)
-        if "text" in row:
-            raise ValueError(f"{place} is a text; give the rows, which stand beside them without .texts in the name")
-        key = check(row, place)
-        if row["method"] == UNFILLED:  # the same whatever the model, the task, the steps and the seed
-            key = (UNFILLED, row["dataset"], row["split"], row["items"])
-        found[key] = found.get(key, {}) | dict(row)
+        if "text" in line:
+            raise ValueError(
+                f"{place_of(line, number)} is a text; give the file of rows beside it, without .texts in its name"
+            )
+        row = parse(Row, line, number)
+        # The unfilled prompt is the same whatever the model, the task, the steps and the seed.
+        key = (row.dataset, row.split, row.items) if row.method == UNFILLED else row.key
+        found[key] = found[key].updated(row) if key in found else row
     return list(found.values())

@@ -1,25 +1,24 @@
-"""`ddot evaluate`: fill benchmark items with a model and score the texts. One row for each way of filling.
-
-Rows are appended to a JSONL file as they are done; a row that is there already is not made again.
-"""
+"""`ddot evaluate`: fill benchmark items with a model and score the texts. One row for each contender and task."""
 
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Filling, Loaded
-from ddot.evaluation.items import TASKS, BenchmarkItem, CodePrompt, Text, read_set
+from ddot.evaluation.items import TASKS, BenchmarkItem, CodeItem, Text, read_set
 from ddot.evaluation.metrics import METRICS, Fluency, score, usual
-from ddot.evaluation.store import Ledger
+from ddot.evaluation.rows import Row
+from ddot.evaluation.store import Store
 from ddot.network.devices import called
+from ddot.network.int8 import Int8Linear
 from ddot.version import commit, source
 
 
@@ -59,12 +58,11 @@ def evaluate(
     limit: int | None = None,
     metrics: Sequence[str] | None = None,
     fluency: Fluency | None = None,
-    tell: Callable[[Mapping[str, Any], int, int], None] = lambda *_: None,
-) -> Iterator[dict[str, Any]]:
-    """Rows, as they are done. Each is also appended to `output`, its texts to `output` with the ending .texts.jsonl.
+    tell: Callable[[Row, int, int], None] = lambda *_: None,
+) -> Iterator[Row]:
+    """Rows as they are done; those in `output` are not made again. Texts are stored beside it as they come.
 
-    Texts are written as they come, and gone on with after an interruption. `tell` hears of a row how many there are,
-    and how many of them are new. Seconds are of rows that were filled in one go.
+    An interrupted row is resumed, and then has no seconds. `tell` hears of (row, texts so far, new ones).
     """
     for name, given, known in (
         ("task", tasks, TASKS),
@@ -78,71 +76,71 @@ def evaluate(
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}; at least 1 is wanted")
     sets = {dataset: read_set(bench, dataset, split)[:limit] for dataset in datasets}
-    ledger, code = Ledger(output), commit()  # as it was loaded: the checkout may go on meanwhile
-    ledger.check_training(model.name, model.training)
+    store, code = Store(output), commit()  # as it was loaded: the checkout may change meanwhile
+    store.check_training(model.name, model.training)
     marks = {dataset: _marks(model, items) for dataset, items in sets.items()}
+    device = called(model.denoiser.device)
     for dataset, task, method, K in product(sets, tasks, methods, steps):
-        items, made = sets[dataset], marks[dataset]
-        row: dict[str, Any] = {
-            "model": model.name, "method": method, "dataset": dataset, "split": split, "task": task,
-            "steps": K, "seed": seed, "items": len(items),
-        }  # fmt: skip
-        filling = CONTENDERS[method].filling
-        able = all(task in one.tasks for one in (*items[:1], *([filling] if filling else ())))
-        if row in ledger or not able:
+        items, made, filling = sets[dataset], marks[dataset], CONTENDERS[method].filling
+        row = Row(dataset, split, task, K, seed, len(items), model.name, method)
+        able = task in items[0].tasks and (filling is None or task in filling.tasks)
+        if row in store or not able:
             continue
         seconds: float | None = 0.0
         if filling is None:
             texts = [item.unfilled for item in items]
-            ledger.add_texts(row, {item.id: item.unfilled for item in items}, made)
+            store.add_texts(row, {item.id: item.unfilled for item in items}, made)
         else:
-            row |= model.training
-            texts, seconds = _filled(model, items, filling, row, made, ledger, tell)
-        row |= score(items, texts, metrics or usual(items), fluency) | _cut(items, model.tokenizer)
-        row |= {} if seconds is None else {"seconds": seconds}
-        row |= {"batch": model.batch, "device": called(model.denoiser.device), "commit": code}
-        if row not in ledger:  # another one may have been faster
-            ledger.add(row)
+            row = replace(row, **model.training)
+            texts, seconds = _filled(model, items, filling, row, made, store, tell)
+        row = row.scored(score(items, texts, metrics or usual(items), fluency))
+        cut = _cut(items, model.tokenizer)
+        row = replace(row, seconds=seconds, cut=cut, batch=model.batch, device=device, commit=code)
+        if row not in store:  # another process may have been faster
+            store.add(row)
             yield row
 
 
 def _marks(model: Loaded, items: Sequence[BenchmarkItem]) -> dict[str, str]:
-    """By item, what its text is made with: a checksum of weights, training, device, code and the item itself."""
-    weights = model.denoiser.state_dict().values()
-    some = [part.flatten()[:16].tolist() for part in weights if isinstance(part, torch.Tensor)]
+    """By item, a checksum of what its text is made with: weights, training, device, code and the item."""
+    some = [part.flatten()[:16].float().tolist() for part in _weights(model.denoiser)]
     about = [some, dict(model.training), called(model.denoiser.device), source()]
     known = sha256(json.dumps(about, sort_keys=True).encode()).digest()
     return {item.id: sha256(known + repr(item).encode()).hexdigest()[:16] for item in items}
+
+
+def _weights(network: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """All tensors a network multiplies by: of int8 layers, which are not parameters, the scales of their rows."""
+    yield from (part for part in network.state_dict().values() if isinstance(part, torch.Tensor))
+    yield from (module.scale for module in network.modules() if isinstance(module, Int8Linear))
 
 
 def _filled(
     model: Loaded,
     items: Sequence[BenchmarkItem],
     filling: Filling,
-    row: Mapping[str, Any],
+    row: Row,
     made: Mapping[str, str],
-    ledger: Ledger,
-    tell: Callable[[Mapping[str, Any], int, int], None],
+    store: Store,
+    tell: Callable[[Row, int, int], None],
 ) -> tuple[list[Text], float | None]:
-    """(the texts of a row, seconds a text if all were filled now). What is in the ledger is not filled again."""
-    had = ledger.unfinished(row, made)
+    """(the texts of a row, seconds per text if all were filled now). Stored texts are not filled again."""
+    had = store.unfinished(row, made)
     before: dict[int, Text] = {i: had[item.id] for i, item in enumerate(items) if item.id in had}
     there = set(before)
     if before:
         tell(row, len(before), 0)
 
     def keep(texts: Mapping[int, Text]) -> None:
-        ledger.add_texts(row, {items[i].id: text for i, text in texts.items()}, made)
+        store.add_texts(row, {items[i].id: text for i, text in texts.items()}, made)
         there.update(texts)
         tell(row, len(there), len(texts))
 
-    located, steps, seed = row["task"] == "located", row["steps"], row["seed"]
-    texts, seconds = generate(model, items, filling, located, steps, seed, before, keep)
+    texts, seconds = generate(model, items, filling, row.task == "located", row.steps, row.seed, before, keep)
     return texts, None if before else seconds
 
 
-def _cut(items: Sequence[BenchmarkItem], tokenizer: Tokenizer) -> dict[str, int]:
-    """Of programs: how many are longer than what a network is shown of them."""
-    prompts = [item.prompted(tokenizer, True) for item in items]
-    found = [prompt.is_cut for prompt in prompts if isinstance(prompt, CodePrompt)]
-    return {"cut": sum(found)} if found else {}
+def _cut(items: Sequence[BenchmarkItem], tokenizer: Tokenizer) -> int | None:
+    """The number of programs that are longer than what a network is shown."""
+    programs = [item.prompted(tokenizer, True) for item in items if isinstance(item, CodeItem)]
+    return sum(program.is_cut for program in programs) if programs else None

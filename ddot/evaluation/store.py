@@ -1,6 +1,7 @@
-"""Where `ddot evaluate` writes: rows, and the texts beside them. A kill in the middle of either loses no whole line.
+"""Two append-only JSONL files: result rows, and the generated texts beside them.
 
-Several may fill one file at once: lines are added in one piece, while nobody else adds any.
+Lines are added under a lock, so several processes may share a file. A line cut off by a kill is removed; a file that
+holds anything else is refused and left as it is.
 """
 
 import json
@@ -8,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,15 +17,14 @@ from threading import Lock
 from typing import Any, BinaryIO
 
 from ddot.evaluation.items import Text
-from ddot.evaluation.rows import IDENTITY, Row, identity
+from ddot.evaluation.rows import FilledText, Identity, R, Raw, Row, parse
 
 if sys.platform != "win32":
     import fcntl
 
-_BEGIN = b'{"model": '  # of every line that is written here
-# Threads of one process; other processes are kept out by a lock on the file, where there are such locks.
-_WRITING = Lock()
-# What rows say of how their model was trained.
+_BEGIN = b'{"model": '  # of every line written here
+_WRITING = Lock()  # among threads; processes are kept apart by a lock on the file, where the file system has them
+# What rows say about the training of their model.
 _TRAINING = {
     "recipe": "the recipe",
     "position_factor": "a λ of",
@@ -32,82 +33,126 @@ _TRAINING = {
 }
 
 
-class Ledger:
-    """A file of rows and one of texts, of which no more is changed than that lines are added.
+def read_rows(*files: Path) -> list[dict[str, Any]]:
+    """The lines of JSONL files, in order; each knows its place."""
+    found: list[dict[str, Any]] = []
+    for file in files:
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder; give the files of rows in it")
+        if not file.is_file():
+            raise FileNotFoundError(f"no rows at {file}; make them with ddot evaluate … --output {file}")
+        found += _lines(file, file.read_bytes())
+    return found
 
-    A last line that a kill cut off is taken away. A file that holds anything else is left as it is, and refused.
-    """
+
+def _lines(file: Path, data: bytes) -> list[Raw]:
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not UTF-8 text ({error.reason}); wanted rows as JSON lines") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            why = getattr(error, "msg", "nested too deep")
+            cut = "; it was cut off: remove it, or resume what wrote it" * (number == len(lines))
+            raise ValueError(f"{file}, line {number}: wanted JSON, got '{line[:40]}' ({why}){cut}") from None
+        if not isinstance(row, dict):
+            raise ValueError(f'{file}, line {number}: wanted a row {{"method": …}}, got a {type(row).__name__}')
+        found.append(Raw(row, place=f"{file}, line {number}"))
+    return found
+
+
+def texts_of(file: Path) -> Path:
+    """The file of texts beside a file of rows."""
+    return file.with_suffix(".texts.jsonl")
+
+
+class Store:
+    """The rows and texts of `ddot evaluate`."""
 
     def __init__(self, file: Path):
         if file.is_dir():
             raise ValueError(f"{file} is a folder; name a file for the rows, in it or elsewhere")
         if not file.parent.is_dir():
-            what = "is no folder" if file.parent.exists() else "is not there; make that folder first"
+            what = "is not a folder" if file.parent.exists() else "does not exist; make that folder first"
             raise FileNotFoundError(f"{file} cannot be written, {file.parent} {what}")
         if file.name.endswith(".texts.jsonl"):
             raise ValueError(f"{file} is a name for texts; leave out .texts, they go beside the rows")
         if file.suffix != ".jsonl" or (file.exists() and not file.is_file()):
-            raise ValueError(f"{file} is no place for rows; give the name of a file that ends in .jsonl")
-        self.file, self.texts = file, file.with_suffix(".texts.jsonl")
-        there = {identity(row) for row in self.rows}
-        self._unfinished: dict[tuple[Any, ...], dict[tuple[str, Any], str]] = {}
-        for text in _read(self.texts, texts=True):
-            if (key := identity(text)) not in there:
-                self._unfinished.setdefault(key, {})[str(text["id"]), text.get("made")] = text["text"]
+            raise ValueError(f"{file} cannot hold rows; give a file name that ends in .jsonl")
+        self.file, self.texts = file, texts_of(file)
+        there = {row.key for row in self.rows}
+        self._unfinished: dict[Identity, dict[tuple[str, str | None], str]] = {}
+        for text in _read(self.texts, FilledText):
+            if text.key not in there:
+                self._unfinished.setdefault(text.key, {})[str(text.id), text.made] = text.text
         for path in (file, self.texts):
             _refuse_unwritable(path)
             mend(path)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Those there are now: somebody else may have added some."""
-        return _read(self.file, texts=False)
+    def rows(self) -> list[Row]:
+        """The rows in the file now: another process may have added some."""
+        return _read(self.file, Row)
 
     def __contains__(self, row: Row) -> bool:
-        """Whether it was measured already."""
-        return identity(row) in map(identity, self.rows)
+        return row.key in {each.key for each in self.rows}
 
     def unfinished(self, row: Row, made: Mapping[str, str]) -> dict[str, str]:
-        """Texts of a row that is not there yet, by their items: what was filled before an interruption.
-
-        `made` says of an item what its text must be made with; others are not gone on with.
-        """
-        found = self._unfinished.get(identity(row), {})
+        """Texts of an interrupted row, by item, as far as they were made with what `made` says."""
+        found = self._unfinished.get(row.key, {})
         return {name: found[name, mark] for name, mark in made.items() if (name, mark) in found}
 
     def check_training(self, model: str, training: Mapping[str, Any]) -> None:
-        """Refuse a model that was trained otherwise since it filled what is here."""
+        """Refuse a model that has been trained since it made the rows in the file."""
         for row, (field, what) in product(self.rows, _TRAINING.items()):
-            had, has = row.get(field), training.get(field)
-            if row["model"] == model and had is not None and had != has:
+            had, has = getattr(row, field), training.get(field)
+            if row.model == model and had is not None and had != has:
                 raise ValueError(
                     f"{self.file} has rows of {model} with {what} {had}, and it has {'none' if has is None else has} "
-                    "now; choose another --output, or take those rows out"
+                    "now; choose another --output, or remove those rows"
                 )
 
     def add_texts(self, row: Row, texts: Mapping[str, Text], made: Mapping[str, str]) -> None:
-        """Texts of a row that is to come, by their items, and what they are made with. A row has all of its texts."""
-        about = {name: row[name] for name in IDENTITY}
+        """Texts of a row to come, by item. They are complete before the row is added."""
+        about = {"model": row.model, **asdict(row.key)}
         said = {name: text if isinstance(text, str) else " ".join(text) for name, text in texts.items()}
         append(self.texts, (about | {"id": name, "text": text, "made": made[name]} for name, text in said.items()))
 
     def add(self, row: Row) -> None:
-        append(self.file, [row])
+        append(self.file, [row.json()])
+
+
+def _read(file: Path, record: type[R]) -> list[R]:
+    """The records of a file, as they are once it is mended."""
+    found: list[R] = []
+    try:
+        for line in _lines(file, _mended(file.read_bytes())) if file.is_file() else ():
+            if ("text" in line) != (record is FilledText):
+                raise ValueError(f"{line.place} is another kind of line")
+            found.append(parse(record, line))
+    except ValueError as error:
+        raise ValueError(f"{error}; choose another --output, or mend that line") from None
+    return found
 
 
 def append(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines to rows or texts, none of them to a line that somebody's kill cut off."""
+    """Add lines in one piece, after removing a line that was cut off."""
     _mend_and_add(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 
 def mend(file: Path) -> None:
-    """Give the last line of rows or texts its end, or take it away where a kill cut it off."""
+    """End the last line of a file, or remove it where a kill cut it off."""
     if file.is_file() and _mended(whole := file.read_bytes()) != whole:
         _mend_and_add(file, b"")
 
 
 def _mend_and_add(file: Path, lines: bytes) -> None:
-    """In one go: what looked cut off may have been written on since, what looked whole may have been cut off."""
+    """Both under one lock: what looked cut off may have been completed since."""
     try:
         with _WRITING, open(file, "a+b") as opened:
             _wait_for_others(opened)
@@ -118,15 +163,15 @@ def _mend_and_add(file: Path, lines: bytes) -> None:
                 if len(mended) < len(whole):
                     opened.truncate(len(mended))
                 lines = mended[len(whole) :] + lines
-            opened.write(lines)  # at the end, wherever one has read
+            opened.write(lines)  # always at the end
     except OSError as error:
-        raise OSError(f"{file} cannot be written ({error.strerror}); make room, or choose another --output") from error
+        raise OSError(f"{file} cannot be written ({error.strerror}); free space, or choose another --output") from error
 
 
 def _wait_for_others(opened: BinaryIO) -> None:
-    """Nobody else changes the file until it is closed."""
+    """Lock the file until it is closed."""
     if sys.platform != "win32":
-        with suppress(OSError):  # not every file system knows of locks
+        with suppress(OSError):  # not every file system has locks
             fcntl.flock(opened, fcntl.LOCK_EX)
 
 
@@ -141,36 +186,12 @@ def _mended(whole: bytes) -> bytes:
         return whole[: -len(last)] if last.startswith(_BEGIN[: len(last)]) else whole
 
 
-def _read(file: Path, texts: bool) -> list[dict[str, Any]]:
-    """The lines of a file, as they are once it is mended."""
-    found = []
-    for number, line in enumerate(_mended(file.read_bytes()).splitlines() if file.is_file() else (), 1):
-        try:
-            found.append(_line(line, texts))
-        except ValueError:
-            what = "text" if texts else "row"
-            raise ValueError(
-                f"{file}, line {number} is no {what} of an evaluation; choose another --output, or mend that line"
-            ) from None
-    return found
-
-
-def _line(line: bytes, texts: bool) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict) or ("text" in row) != texts:
-        raise ValueError("another kind of line")
-    if texts and not (isinstance(row["text"], str) and isinstance(row.get("id"), str | int)):
-        raise ValueError("no text of an item")
-    identity(row)
-    return row
-
-
 def _refuse_unwritable(file: Path) -> None:
-    """Before the work is done, and without making a file that others may begin to write into."""
+    """Before any work, and without creating the file."""
     try:
         there = file.resolve()
         with open(there, "ab") if there.exists() else TemporaryFile(dir=there.parent):
             pass
-    except (OSError, RuntimeError) as error:  # of links that lead to themselves
+    except (OSError, RuntimeError) as error:  # links that lead to themselves
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"{file} cannot be written ({why}); choose another --output") from None

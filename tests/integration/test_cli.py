@@ -352,12 +352,12 @@ def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp
     sure = told("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
     assert "100 [100, 100]" in sure.out
     again = told("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
-    assert f"say all that already; ddot tables {rows} shows them" in again.err
+    assert f"already have all that; ddot tables {rows} shows them" in again.err
 
     def refused(*options):
         return mistake(capsys, monkeypatch, "compare", rows, "--bench", tmp_path, *options)
 
-    assert "names no two methods" in refused("--methods", "planned")
+    assert "two methods" in refused("--methods", "planned")
     assert "no row has the method 'pop'; there are planned, lc, unfilled" in refused("--methods", "planned,pop")
     assert "add perplexity" in refused("--methods", "planned,lc", "--language-model", folder)
     assert "holds texts" in mistake(capsys, monkeypatch, "compare", texts, "--bench", tmp_path, "--methods", "lc,pop")

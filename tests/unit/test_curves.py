@@ -10,17 +10,20 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from ddot.cli import app, run
+from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.metrics import METRICS
-from ddot.evaluation.tables.lines import LABELS
+from ddot.evaluation.rows import measured
 from ddot.figures.canvas import canvas
 from ddot.figures.charts import draw, draw_charts, looks_of
 from ddot.figures.curves import AXES, quality, success_by_given
+
+LABELS = {name: one.label for name, one in CONTENDERS.items()}
 
 
 def row(method="ddot-u", **about):
     """A row as `ddot evaluate` writes it."""
     usual = {
-        "model": f"runs/{method}", "method": method, "dataset": "1bw-block", "split": "test", "task": "free",
+        "model": "run", "method": method, "dataset": "1bw-block", "split": "test", "task": "free",
         "steps": 16, "seed": 0, "items": 1000, "bleu2": 50.0, "bleu4": 40.0, "seconds": 0.05, "device": "cpu",
     }  # fmt: skip
     return usual | about
@@ -69,7 +72,7 @@ def test_seeds_models_devices_tasks_and_sets():
     assert point.y == pytest.approx(22.0)
     assert (point.low, point.high) == pytest.approx((22 - stdev([0, 1, 5]), 22 + stdev([0, 1, 5])))
     two = [*SWEEP, *(row(model="runs/other", steps=K) for K in (4, 16))]
-    assert set(data(quality(two)[0])) == {"DDOT-U, runs/ddot-u", "DDOT-U, runs/other"}
+    assert set(data(quality(two)[0])) == {"DDOT-U, run", "DDOT-U, runs/other"}
     both = [*SWEEP, *(row(steps=K, task="located") for K in (4, 16)), *(row(dataset="mine", steps=K) for K in (1, 2))]
     titles = ["One-Billion-Word, block, free", "One-Billion-Word, block, located", "mine, free"]
     assert [chart.title for chart in quality(both)] == titles
@@ -107,10 +110,10 @@ def test_success_by_hand():
             exact = binomtest(kept, count).proportion_ci(method="wilson")
             assert (point.low, point.high) == pytest.approx((100 * exact.low, 100 * exact.high), abs=1e-4)
     others = [row("pop"), row("pop", kept=None, task="located"), row("pop", dataset="mine")]
-    assert success_by_given([*KEPT, *others]) == ([chart], others)
-    assert success_by_given([*KEPT, *others], "1bw-block", "free") == ([chart], others[:1])
+    assert success_by_given([*KEPT, *others]) == ([chart], measured(others))
+    assert success_by_given([*KEPT, *others], "1bw-block", "free") == ([chart], measured(others[:1]))
     (both,), _ = success_by_given([*KEPT, row("lc", items=3, kept={"7": [3, 3]})])
-    assert [curve.name for curve in both.curves] == ["LC, n = 3", "LC, n = 36", "DDOT-U, n = 36"]
+    assert [curve.name for curve in both.curves] == ["LC (n = 3)", "LC", "DDOT-U"]
 
 
 def test_the_drawing_holds_the_data():
@@ -162,8 +165,8 @@ def test_files_name_every_curve(tmp_path):
 
 def test_mistakes_are_sentences(tmp_path):
     for wrong, sentence in [
-        (lambda: quality([row()]), "no way has bleu4 at several numbers of steps on any set, any task"),
-        (lambda: quality([row(seconds=None)], "seconds"), "no way has bleu4 and seconds on any set"),
+        (lambda: quality([row()]), "no contender has bleu4 at several numbers of steps on any set, any task"),
+        (lambda: quality([row(seconds=None)], "seconds"), "no contender has bleu4 and seconds on any set"),
         (lambda: quality([{"contender": "ddot"}]), "no rows of `ddot evaluate`"),
         (lambda: quality(SWEEP, task="both"), "the rows have no task 'both'; they have free"),
         (lambda: quality(SWEEP, metric="beauty"), "there is no curve of 'beauty'; there are bleu2"),
@@ -192,7 +195,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
     for arguments in (
         ["quality", str(rows), "--against", "seconds"],
         ["success", str(rows)],
-        ["success", str(rows), "--methods", "lc,ddot-u", "--models", "runs/lc,runs/ddot-u"],
+        ["success", str(rows), "--methods", "lc,ddot-u", "--models", "run"],
     ):
         file = tmp_path / "figure.svg"
         done = CliRunner().invoke(app, ["plot", *arguments, "-o", str(file)])

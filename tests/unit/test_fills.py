@@ -55,7 +55,7 @@ def test_templates_keep_what_is_given_verbatim():
 
 
 def test_prompts_hold_the_true_tokens(items):
-    for item in items:
+    for item in (*items, Passage("g", ("", ", they came by ", "."), ("She said", "train"))):
         prompted = item.prompted(TOKENIZER, True)
         tokens, filled, left = prompted.prompt.example.tokens, [], prompted.missing
         gaps = [np.zeros(0, np.int64)]

@@ -18,9 +18,9 @@ from ddot.cli.app import show
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.metrics import METRICS
 from ddot.evaluation.rescore import contrast, rescore
-from ddot.evaluation.rows import HEADS, measured
+from ddot.evaluation.rows import HEADS, Row, measured, parse
 from ddot.evaluation.tables import NAMES, insert, read_rows, render
-from ddot.evaluation.tables.lines import LABELS, gather
+from ddot.evaluation.tables.lines import BOLD, gather
 from ddot.evaluation.tables.page import Column, Section, Table, cell, latex
 from ddot.evaluation.tables.paper import paper_tables, paper_values
 from ddot.evaluation.tables.settings import settings_table
@@ -163,8 +163,12 @@ def test_some_of_the_papers_cells():
 
 
 def test_names_agree_with_the_evaluator():
-    assert {*HEADS, "length_error_abs"} == set(METRICS)
-    assert set(CONTENDERS) == set(LABELS)
+    assert set(HEADS) == set(METRICS)
+
+
+def ours(rows, name):
+    """{task > label: cells} of our lines."""
+    return {key.removeprefix("ours, "): cells for key, cells in table(rows, name).items() if key.startswith("ours, ")}
 
 
 def test_a_small_table_in_full():
@@ -176,7 +180,7 @@ def test_a_small_table_in_full():
     ]
     assert render(rows, "main") == (
         "**Infilling on rebuilt test sets.**\n\n"
-        "| way of filling | B2 / B4 | success % | length error, words (mean / absolute) | seconds a text |\n"
+        "|  | B2/B4 | SR | length | seconds |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| *One-Billion-Word, block, free* |  |  |  |  |\n"
         "| paper, DDOT-U (another test sample) | 63.7 / 58.4 | 100 | – | – |\n"
@@ -184,21 +188,17 @@ def test_a_small_table_in_full():
         "| planned lengths, still slots | **52.5** / 45.0 | **100.0** | −2.2 / **4.4** | 0.123 |\n"
         "| fixed length, guessed | 48.0 / **46.0** | 99.9 | +3.0 / 4.5 | 0.05 |\n"
         "| fixed length, oracle | 61.0 / 55.0 | 100.0 | 0.0 / 0.0 | 0.05 |\n\n"
-        "Ours: rebuilt test sets, another sample than the paper's. Model: embedded. 16 sampling steps. "
-        "Seconds on: cpu. Free: words in order, gaps not told, the paper's task. "
-        "Located: told where words are missing. The paper's test sample is not public.\n"
+        f"16 steps. n = 1,000 items per set unless stated. {BOLD} Seconds on cpu (batches of 1).\n"
     )
 
 
 def test_a_cell_without_a_row_is_empty_and_so_is_a_table():
-    found = table([row("ddot-u", "yelp-random", nist2=3.456)], "random")
-    ours = next(cells for name, cells in found.items() if name.endswith("> DDOT-U") and name.startswith("ours, free"))
-    assert ours == ["–", "–", "–", "–", "50.0 / 40.0", "3.46 / –", "–", "100.0"]
-    for name in ("random", "block", "code", "ot", "sizes", "diversity", "lambda", "steps"):
+    found = ours([row("ddot-u", "yelp-random", nist2=3.456)], "random")
+    assert found["free > DDOT-U"] == ["–", "–", "–", "–", "50.0 / 40.0", "3.46 / –", "–", "100.0"]
+    for name in ("random", "block", "code", "ot", "sizes", "diversity", "lambda", "steps", "fills"):
         empty = table([], name)
         assert set(empty["ours > no rows"]) == {"–"}
         assert [key for key in empty if not key.startswith("paper")] == ["ours > no rows"]
-    assert all(key.endswith("another test sample)") for key in table([], "main"))
 
 
 @given(values=st.lists(st.floats(0, 100), min_size=2, max_size=5))
@@ -209,154 +209,43 @@ def test_seeds_become_mean_and_deviation(values):
     found = line.measure("1bw-block", "bleu2")
     assert found.mean == pytest.approx(sum(values) / len(values))
     assert found.deviation == pytest.approx(stdev(values), abs=1e-9)
-    cells = table(rows, "block")["ours, free > planned lengths, still slots"]
+    cells = ours(rows, "block")["free > planned lengths, still slots"]
     assert cells[0].startswith(f"{sum(values) / len(values):.1f} ± {stdev(values):.1f} / 40.0 ± 0.0")
-    assert "standard deviation over seeds" in render(rows, "block")
+    assert "standard deviation" in render(rows, "block")
     assert "standard deviation" not in render(rows[:1], "block")
 
 
-def test_fewer_items_are_said_and_not_compared():
-    rows = [
-        row("ddot-u", items=100, bleu2=70.0), row("planned", bleu2=50.0), row("ddot-r", bleu2=45.0),
-        row("planned", "new-set", items=7), row("lc", split="dev", items=500), row("pop", split="dev", items=20),
-    ]  # fmt: skip
-    found = table(rows, "main")
-    place = "One-Billion-Word, block, free > "
-    assert found[place + "DDOT-U (n = 100)"][0] == "70.0 / 40.0"
-    assert found[place + "planned lengths, still slots"][0] == "⟨50.0⟩ / 40.0"
-    assert "new-set, free > planned lengths, still slots (n = 7)" in found
-    assert place + "LC, dev split" in found
-    assert place + "PoP, dev split (n = 20)" in found
+def test_fewer_items_and_other_splits_are_named_and_not_compared():
+    rows = [row("planned", bleu2=50.0), row("ddot-r", bleu2=45.0), row("ddot-u", items=100, bleu2=70.0)]
+    rows += [row("pop", split="dev", bleu2=90.0)]
+    found = {key: cells[0].split(" / ")[0] for key, cells in ours(rows, "block").items()}
+    assert found == {
+        "free > PoP, dev split": "90.0",
+        "free > DDOT-R": "45.0",
+        "free > DDOT-U (n = 100)": "70.0",
+        "free > planned lengths, still slots": "⟨50.0⟩",
+    }
+    assert "n = 1,000 items" in render(rows, "block")
 
 
-def test_the_overview_has_one_line_a_way_at_the_steps_most_ways_have():
-    sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random")
-    rows = [row("planned", dataset=name, steps=steps) for name in sets for steps in (2, 16)]
-    rows += [row("ddot-u", dataset=name, steps=16, bleu2=60.0) for name in sets]
-    rows += [row("ddot-r", dataset="1bw-block", steps=steps) for steps in (4, 8)]  # a sweep alone: all of it
-    found = table(rows, "overview")
-    assert next(cells for key, cells in found.items() if "paper, DDOT-U" in key) == [
-        "63.7 / 58.4",
-        "64.9 / 59.5",
-        "16.3 / 5.2",
-        "21.2 / 7.9",
-    ]
-    place = "ours, free > "
-    assert found[place + "DDOT-U, 16 steps"] == ["⟨60.0⟩ / 40.0"] * 4
-    assert found[place + "planned lengths, still slots, 16 steps"] == ["50.0 / 40.0"] * 4
-    assert {f"{place}DDOT-R, {steps} steps" for steps in (4, 8)} < set(found)
-    assert [key for key in found if "planned" in key] == [place + "planned lengths, still slots, 16 steps"]
-    assert "Other numbers of steps are in the table of sampling steps." in render(rows, "overview")
-    assert "no rows" in render([], "overview")
-
-
-def test_short_trials_of_a_recipe_are_in_the_table_over_lambda_alone():
-    made = {"recipe": "r", "training_steps": 9}
-    rows = [row("ddot-u", model="long", position_factor=0.05, training_seconds=140.0, **made)]
-    rows += [
-        row("ddot-u", model=f"l{factor}", position_factor=factor, training_seconds=seconds, **made)
-        for factor, seconds in ((1, 46.0), (5, 44.0), (7, 120.0))
-    ]
-    rows += [row("ddot-u", model="other", recipe="s", position_factor=0.05, training_seconds=46.0)]
-    for name in ("overview", "main", "block"):
-        lines = [key for key in table(rows, name) if "DDOT" in key and "paper" not in key]
-        assert [key.rpartition(", ")[2] for key in lines] == ["long", "other"]
-        assert "Models trained for less time by the same recipe are left out." in render(rows, name)
-        assert "Other numbers of steps" not in render(rows, name)
-    # Nothing but λ differs there: not the model that was trained for longer.
-    ours = [key.partition(" > ")[2].partition(",")[0] for key in table(rows, "lambda") if key.startswith("ours")]
-    assert ours == ["1", "5"]
-    assert "Models: l1 (9 steps, 46 s), l5 (9 steps, 44 s). In brackets: steps and seconds" in render(rows, "lambda")
-
-
-def test_tables_say_how_much_their_models_were_trained():
-    about = {"left": {"training_steps": 6928, "training_seconds": 1372.4}, "long": {"training_seconds": 2168.7}}
-    rows = [row("lc", model="left", **about["left"]), row("lc-drawn", model="left", **about["left"])]
-    rows += [row("ddot-u", model="long", **about["long"]), row("pop", model="untold")]
-    counted = "In brackets: steps and seconds of training, those of a model's start counted."
-    told = f"Models: left (LC; LC, pads drawn; 6,928 steps, 1,372 s), untold (PoP), long (DDOT-U; 2,169 s). {counted}"
-    for name in ("overview", "main", "methods", "block", "steps"):
-        assert told in render(rows, name)
-    assert f"Model: left (6,928 steps, 1,372 s). {counted}" in render(rows[:2], "block")
-    # Ways whose lines name the model are left out, and models that say nothing need no sentence.
-    named = [*rows, row("lc", model="long", **about["long"])]
-    told = f"Models: left (LC, pads drawn; 6,928 steps, 1,372 s), long (DDOT-U; 2,169 s), untold (PoP). {counted}"
-    assert told in render(named, "block")
-    assert "Model" not in render([row("lc", model=name) for name in "ab"], "block")
-    # Trained on, into the same folder.
-    twice = [row("lc", model="a", seed=seed, training_steps=steps) for seed, steps in ((0, 10), (1, 2000))]
-    assert "Model: a (10 steps; 2,000 steps)." in render(twice, "block")
-
-
-BOLD = "Bold: the best among models that were trained as long, a tenth more or less;"
-
-
-def bold_lines(scores):
+def bold_models(scores):
     """The models in bold of (model, seconds of training, BLEU-2)."""
     rows = [row("lc", model=name, bleu2=score, training_seconds=time) for name, time, score in scores]
-    found = table(rows, "block").items()
-    return {key.rpartition(", ")[2] for key, cells in found if "ours" in key and "⟨" in cells[0]}, render(rows, "block")
+    return {key.rpartition(", ")[2] for key, cells in ours(rows, "block").items() if "⟨" in cells[0]}
 
 
 @pytest.mark.parametrize(
     ("scores", "wanted"),
     [
-        ([("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),  # nothing beside `long` to be better than
+        ([("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),  # nothing of the budget of `long`
         ([("a", 1372, 50), ("b", 1300, 51), ("long", 2169, 60), ("longer", 2200, 59)], {"b", "long"}),
-        (
-            [("short", 301, 52), ("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)],
-            {"short"},
-        ),  # with less, and better
-        ([("short", 301, 49), ("a", 1372, 50), ("b", 1373, 51), ("long", 2169, 60)], {"b"}),
         ([("short", 301, 49), ("long", 2169, 60)], set()),
         ([("a", None, 50), ("b", None, 51), ("c", 300, 60), ("d", 310, 59)], {"b", "c"}),
+        ([("a", 100, 50), ("b", 100, 50)], set()),  # nothing to choose
     ],
 )
-def test_bold_compares_models_that_were_trained_as_long(scores, wanted):
-    found, page = bold_lines(scores)
-    assert found == wanted
-    assert (BOLD in page) == bool(wanted)
-
-
-def test_the_unfilled_prompt_stands_beside_as_many_items_as_were_filled():
-    """By task; and where it alone is left out no note says that sweeps or trials were."""
-    free = [row(items=1000), row("unfilled", items=1000), row("unfilled", items=500)]
-    located = [row(task="located", items=500)]
-    unfilled = [key for key in table([*free, *located], "block") if "unfilled" in key]
-    assert unfilled == ["ours, free > prompt, unfilled", "ours, located > prompt, unfilled (n = 500)"]
-    for rows in (free, [row(items=3), row("unfilled", items=1000)], located):
-        said = render(rows, "block")
-        assert "left out" not in said
-        assert "Other numbers of steps" not in said
-    assert "500 items of each set." in render(located, "block")
-
-
-def test_a_row_that_tells_no_training_does_not_hide_what_others_of_its_model_tell():
-    rows = [row("ddot-u", model="a", bleu2=50.0, training_seconds=100.0), row(model="a", bleu2=40.0)]
-    rows += [row("lc", model="b", bleu2=45.0, training_seconds=100.0)]
-    found = {key.partition(" > ")[2]: cells[0] for key, cells in table(rows, "block").items() if "ours" in key}
-    assert [name for name, cell in found.items() if "⟨5" in cell] == ["DDOT-U"]
-    assert sum(cell.startswith("⟨") for cell in found.values()) == 1
-
-
-def test_folders_of_one_name_are_two_models():
-    rows = [row("lc", model=f"/{place}/run", bleu2=score) for place, score in (("a", 10.0), ("b", 20.0))]
-    said = render([*rows, *({**each, "steps": 4} for each in rows)], "steps")
-    assert "10.0" in said
-    assert "20.0" in said
-
-
-def test_ways_of_one_model_are_compared_whatever_its_training():
-    rows = [
-        row("ddot-u", model="long", training_seconds=2169.0),
-        row(model="long", bleu2=60.0, training_seconds=2169.0),
-    ]
-    rows += [row("lc", model=name, bleu2=score, training_seconds=300.0) for name, score in (("a", 40.0), ("b", 41.0))]
-    found = {key.partition(" > ")[2]: cells[0] for key, cells in table(rows, "block").items() if "ours" in key}
-    assert found["planned lengths, still slots"] == "⟨60.0⟩ / 40.0"
-    assert found["LC, b"] == "⟨41.0⟩ / 40.0"
-    assert BOLD not in render(rows[:2], "block")
-    assert BOLD not in render([{**each, "d2": each["bleu2"]} for each in rows], "diversity")  # nothing there is bold
+def test_bold_compares_equal_budgets(scores, wanted):
+    assert bold_models(scores) == wanted
 
 
 @given(
@@ -364,150 +253,135 @@ def test_ways_of_one_model_are_compared_whatever_its_training():
         st.tuples(st.sampled_from([None, 40, 42, 300, 301, 2000]), st.integers(0, 3)), min_size=1, max_size=6
     )
 )
-@settings(max_examples=60)
-def test_no_bold_score_is_beaten_by_a_model_that_was_trained_as_long(scores):
-    found, _ = bold_lines([(f"m{place}", *each) for place, each in enumerate(scores)])
-    for name in found:
-        time, score = scores[int(name.removeprefix("m"))]
-        peers = [other for its, other in scores if its == time or (its and time and abs(its - time) <= time / 10)]
-        assert score == max(peers)
+@settings(max_examples=40)
+def test_no_bold_score_is_beaten_within_its_budget(scores):
+    for name in bold_models([(f"m{place}", *each) for place, each in enumerate(scores)]):
+        time, score = scores[int(name.removeprefix("m").removeprefix("> LC"))] if name != "free > LC" else (None, None)
+        if score is not None:
+            peers = [other for its, other in scores if its == time or (its and time and abs(its - time) <= time / 10)]
+            assert score == max(peers)
 
 
-def test_only_like_is_compared_with_like():
-    rows = [
-        row("ddot-u", bleu2=30.0, steps=8), row("planned", bleu2=60.0, steps=16), row("ddot-u", bleu2=55.0, steps=16),
-        row("ddot-r", bleu2=25.0, steps=8), row("planned", bleu2=20.0, task="located"),
-        row("ddot-u", bleu2=20.04, task="located"), row("ddot-r", bleu2=10.0, task="located"),
-    ]  # fmt: skip
-    found = {name: cells[0].split(" / ")[0] for name, cells in table(rows, "block").items() if "ours" in name}
+def test_bold_compares_equal_steps_and_ties_as_shown():
+    rows = [row("ddot-u", bleu2=20.04), row("planned", bleu2=20.0), row("ddot-r", bleu2=10.0)]
+    rows += [row("insertion", bleu2=90.0, steps=8)]
+    found = {key: cells[0].split(" / ")[0] for key, cells in ours(rows, "block").items()}
     assert found == {
-        "ours, free > DDOT-R, 8 steps": "25.0",
-        "ours, free > DDOT-U, 8 steps": "⟨30.0⟩",
-        "ours, free > DDOT-U, 16 steps": "55.0",
-        "ours, free > planned lengths, still slots, 16 steps": "⟨60.0⟩",
-        "ours, located > DDOT-R, 16 steps": "10.0",
-        "ours, located > DDOT-U, 16 steps": "⟨20.0⟩",  # a tie, as shown
-        "ours, located > planned lengths, still slots, 16 steps": "⟨20.0⟩",
+        "free > insertion, 8 steps": "90.0",
+        "free > DDOT-R, 16 steps": "10.0",
+        "free > DDOT-U, 16 steps": "⟨20.0⟩",
+        "free > planned lengths, still slots, 16 steps": "⟨20.0⟩",
     }
 
 
-def test_a_sweep_over_steps_stays_out_of_the_other_tables():
-    rows = [row(dataset=name) for name in ("1bw-block", "yelp-block")]
-    rows += [row(steps=K, bleu2=float(K), seconds=K / 1000) for K in (2, 3, 64)] + [row("unfilled", bleu2=1.0)]
-    found = table(rows, "block")
-    assert [name for name in found if "planned" in name] == ["ours, free > planned lengths, still slots"]
-    assert "Other numbers of steps are in the table of sampling steps." in render(rows, "block")
-    (lines,) = in_markdown(render(rows, "steps"))
-    assert lines[0][1:] == [f"steps {K}" for K in (2, 3, 4, 8, 16, 32, 64)]
-    assert lines[2] == ["seconds a batch", "0.71", "–", "1.43", "2.86", "5.72", "11.5", "22.9"]
-    # The set on which steps were not varied is not there.
-    assert [line[0] for line in lines if line[0].startswith("ours")] == [
-        "ours, free, One-Billion-Word, block: prompt, unfilled",
-        "ours, free, One-Billion-Word, block: planned lengths, still slots",
+def test_what_has_no_merit_by_itself_is_never_bold():
+    rows = [row(name, gaps_found=found, gaps_extra=3.0) for name, found in (("lc", 40.0), ("autoregressive", 90.0))]
+    assert ours(rows, "methods")["free > autoregressive"][2] == "90.0 / 3.0"
+    few = [row(name, "1bw-random", d2=d2, perplexity=d2) for name, d2 in (("lc", 10.0), ("pop", 90.0))]
+    assert ours(few, "diversity")["free > PoP"][:3] == ["90.0", "–", "90"]
+
+
+def test_the_main_tables_leave_out_variants_sweeps_and_other_models():
+    rows = [row("ddot-u", model="runs/smollm2_ddot_u"), row("ddot-u", model="runs/lambda-5"), row("ddot-u")]
+    rows += [row("ddot-u", model="runs/smollm2_ddot_u", steps=steps) for steps in (2, 4)]
+    rows += [row("ddot-u-leap", model="runs/smollm2_ddot_u"), row("lc-drawn"), row("planned"), row("unfilled")]
+    assert list(ours(rows, "block")) == [
+        "free > prompt, unfilled",
+        "free > DDOT-U",
+        "free > planned lengths, still slots, embedded",
     ]
-    assert ["B2", *["1.0"] * 7] in lines
-    assert ["B2", "2.0", "3.0", "–", "–", "50.0", "–", "64.0"] in lines
-    assert ["seconds a text", "0.002", "0.003", "–", "–", "0.05", "–", "0.064"] in lines
-
-
-def test_models_devices_and_steps_are_named_where_they_differ():
-    rows = [row("ddot-u", "1bw-random", model=model) for model in ("small", "/home/somebody/runs/medium")]
-    assert {"ours, free > DDOT-U, small", "ours, free > DDOT-U, medium"} <= table(rows, "sizes").keys()
-    assert "somebody" not in render(rows)
-    assert "Model: small." in render(rows[:1], "random")
-    assert "ours, free > DDOT-U, small" in table(rows[:1], "sizes")
-    alone = [row("ddot-u", "1bw-random", model="small"), row("lc", "1bw-random", model="left")]  # one model a way
-    assert {"ours, free > DDOT-U", "ours, free > LC"} <= table(alone, "random").keys()
-    assert "Models: left (LC), small (DDOT-U)." in render(alone, "random")
-    clocks = [row(), row("ddot-u", device="NVIDIA H200")]
-    assert "One-Billion-Word, block, free > DDOT-U, NVIDIA H200" in table(clocks, "main")
-    assert "ours, free > DDOT-U" in table(clocks, "block")
-    assert "Seconds on: NVIDIA H200, cpu." in render(clocks, "main")
+    assert list(ours(rows, "variants")) == [
+        "free > DDOT-U",
+        "free > DDOT-U, τ-leaps",
+        "free > LC, pads drawn, embedded",
+    ]
+    # Without a model of its own, all are shown, and named.
+    others = [row("ddot-u", model="a"), row("ddot-u", model="/home/somebody/runs/b"), row("planned", task="located")]
+    assert list(ours(others, "block")) == [
+        "free > DDOT-U, b",
+        "free > DDOT-U, a",
+        "located > planned lengths, still slots, embedded",
+    ]
+    assert "somebody" not in render(others)
 
 
 def test_the_unfilled_prompt_stands_once_in_each_task():
     rows = [row("unfilled", task=task, steps=K, seed=K) for task in ("free", "located") for K in (2, 4)]
-    assert [name for name in table(rows, "block") if "ours" in name] == ["ours > prompt, unfilled"]
-    found = table([*rows, row(), row(task="located")], "block")
-    assert {"ours, free > prompt, unfilled", "ours, located > prompt, unfilled"} <= found.keys()
-
-
-def test_the_papers_line_stands_beside_its_own_task_only():
-    found = table([row(task="located"), row(), row("ddot-u", "tiny", items=3)], "main")
-    theirs = [name.partition(" > ")[0] for name in found if "another test sample" in name]
-    assert theirs == ["One-Billion-Word, block, free"]
-    assert "One-Billion-Word, block, located > planned lengths, still slots" in found
-
-
-def test_the_ablation_shows_its_two_sides_and_nltks_meteor_its_own_column():
-    rows = [row(method, "1bw-random", meteor=14.0 + i) for i, method in enumerate(("no-ot", "ddot-u", "lc"))]
-    found = table(rows, "ot")
-    assert found["ours, free > without OT, embedded"][2] == "14.0"
-    assert found["ours, free > DDOT-U, embedded"][2] == "⟨15.0⟩"
-    assert not any("LC" in name for name in found)
-    assert "NLTK" not in render(rows, "ot")
-    times = {"no-ot": 300.0, "ddot-u": 301.0, "ddot-r": 900.0}
-    alike = [row(name, "1bw-random", model=name, training_seconds=time) for name, time in times.items()]
-    assert [key for key in table(alike, "ot") if "ours" in key] == [
-        "ours, free > without OT, no-ot",
-        "ours, free > DDOT-U, ddot-u",
+    assert [key for key in table(rows, "block") if key.startswith("ours")] == ["ours > prompt, unfilled"]
+    rows += [row("unfilled", items=500)]
+    found = ours([*rows, row(), row(task="located", items=500)], "block")
+    assert [key for key in found if "unfilled" in key] == [
+        "free > prompt, unfilled",
+        "located > prompt, unfilled (n = 500)",
     ]
-    found = table([row("ddot-u", "1bw-random", meteor_nltk=30.0)], "random")
-    assert found["ours, free > DDOT-U"] == ["50.0 / 40.0", "–", "–", "100.0", "30.0", "–", "–", "–", "–", "–"]
-    assert found["paper, diffusion > LC"][4] == "–"
 
 
-def test_lambda_wants_rows_that_say_it():
-    rows = [row("ddot-u", model=f"m{x}", position_factor=x, bleu2=50 + x) for x in (3, 0.05)]
-    found = table(rows, "lambda")
-    assert found["ours, free, One-Billion-Word, block > 0.05, DDOT-U, 16 steps"][0] == "50.0 / 40.0"
-    assert found["ours, free, One-Billion-Word, block > 3, DDOT-U, 16 steps"][0] == "⟨53.0⟩ / 40.0"
-    assert "ours > no rows" in table(rows[:1], "lambda")  # one λ is no sweep
-    twice = [*rows, row("ddot-u", model="large", position_factor=3)]
-    assert "ours, free, One-Billion-Word, block > 3, DDOT-U, large, 16 steps" in table(twice, "lambda")
-
-
-def test_lambda_leaves_out_ways_that_have_one():
-    rows = [row("ddot-r", model=f"m{x}", position_factor=x) for x in (1, 5)]
-    rows += [row(method, model=method, position_factor=0.05) for method in ("autoregressive", "insertion", "lc")]
-    ours = [name.partition(" > ")[2] for name in table(rows, "lambda") if name.startswith("ours")]
-    assert ours == ["1, DDOT-R, 16 steps", "5, DDOT-R, 16 steps"]
-
-
-def test_every_method_has_its_line_in_every_table_it_belongs_to():
-    """Rows of one comparison: a model of its own for each method, all figures there, and a sweep over steps."""
-    metrics = {name: 10.0 for name in METRICS}
-    training = {"position_factor": 0.05, "training_seconds": 300.0, "recipe": "r"}
-    sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random", "code-block")
-    rows = []
-    for method in LABELS:
-        for dataset in sets:
-            about = {} if method == "unfilled" else {**training, "model": f"runs/{method}"}
-            rows.append(row(method, dataset, items=500 if "code" in dataset else 1000, **metrics, **about))
-        if method != "unfilled":
-            rows += [row(method, model=f"runs/{method}", steps=K, **metrics, **training) for K in (4, 64)]
-
-    def labels(name):
-        found = (key.partition(" > ")[2] for key in table(rows, name) if key.startswith("ours"))
-        return [label.partition(", runs/")[0] for label in found]
-
-    for name in ("random", "block", "code", "diversity"):
-        assert labels(name) == list(LABELS.values())
-        assert not any("–" in cells[:3] for key, cells in table(rows, name).items() if key.startswith("ours"))
-    both = ["without OT", "without OT, grid start", "DDOT-R", "DDOT-U"]
-    assert labels("ot") == ["prompt, unfilled", *both, *(f"{label}, pads drawn" for label in both)]
-    assert set(labels("sizes")) == {
-        label for key, label in LABELS.items() if key.startswith("ddot") or key == "unfilled"
-    }
-    assert labels("lambda") == ["no rows"]
+def test_steps_have_a_column_each():
+    rows = [row("planned", steps=K, bleu2=float(K), seconds=K / 1000) for K in (2, 3, 64)] + [row("lc")]
     (lines,) = in_markdown(render(rows, "steps"))
-    sections = [line[0].partition(": ")[2].partition(", runs/")[0] for line in lines if line[0].startswith("ours")]
-    assert sections == list(LABELS.values())
-    for dataset in ("One-Billion-Word, block, free", "code, block, free"):
-        here = {
-            key.partition(" > ")[2].partition(", runs/")[0] for key in table(rows, "main") if key.startswith(dataset)
-        }
-        assert here >= set(LABELS.values())
+    assert lines[0][1:] == [f"steps {K}" for K in (2, 3, 4, 8, 16, 32, 64)]
+    assert lines[2] == ["seconds a batch", "0.71", "–", "1.43", "2.86", "5.72", "11.5", "22.9"]
+    assert [line[0] for line in lines if line[0].startswith("ours")] == [
+        "ours, free, One-Billion-Word, block: planned lengths, still slots"
+    ]
+    assert ["B2", "2.0", "3.0", "–", "–", "–", "–", "64.0"] in lines
+    assert ["seconds a text", "0.002", "0.003", "–", "–", "–", "–", "0.064"] in lines
+
+
+def test_lambda_compares_models_that_differ_in_nothing_else():
+    made = {"recipe": "r", "training_seconds": 45.0}
+    rows = [row("ddot-u", model=f"m{x}", position_factor=x, bleu2=50 + x, **made) for x in (3, 0.05)]
+    rows += [row("ddot-u", model="long", position_factor=7, recipe="r", training_seconds=140.0)]
+    rows += [row("lc", model="lc", position_factor=0.05, **made)]
+    found = ours(rows, "lambda")
+    place = "free, One-Billion-Word, block > "
+    assert {key: cells[0] for key, cells in found.items()} == {
+        f"{place}0.05, DDOT-U": "50.0 / 40.0",
+        f"{place}3, DDOT-U": "⟨53.0⟩ / 40.0",
+    }
+
+
+def test_models_and_budgets_have_a_table():
+    rows = [row("lc", model="left", training_steps=6928, training_seconds=1372.4, recipe="r", position_factor=0.05)]
+    found = table([*rows, row("pop", model="untold"), row("unfilled", model="none")], "models")
+    assert found == {" > left": ["r", "6,928", "1,372", "0.05"], " > untold": ["–"] * 4}
+
+
+def test_fills_have_a_table_of_their_own():
+    scores = dict(zip((n for n in METRICS if n.startswith(("rouge", "fill_"))), (20, 4, 18, -1, 2, 60, 1), strict=True))
+    rows = [row("infill", "people", split="dev", task="located", items=120, **scores)]
+    rows += [row("infill-told", "people", split="dev", task="located", items=120, **scores)]
+    assert ours(rows, "fills")["located > ddot infill, dev split"][:6] == [
+        "20.0",
+        "4.0",
+        "18.0",
+        "−1.0 / 2.0",
+        "60.0",
+        "1.0",
+    ]
+
+
+def test_notes_say_how_sure_scores_are():
+    sure = [row("lc", intervals={"bleu4": [39.0, 41.5]}), row("pop", intervals={"bleu2": [1, 2], "bleu4": None})]
+    assert "at most B2 ± 0.5, B4 ± 1.2." in render(sure, "block")
+    assert "95%" not in render([row("ddot-u")], "block")
+    measured = [row("lc", "1bw-random", d2=1.0, perplexity=90.4, language_model="base")]
+    assert "PPL under base." in render(measured, "diversity")
+    assert "PPL" not in render([row("lc", "1bw-random", d2=1.0)], "diversity")
+
+
+def test_a_later_row_of_the_same_measurement_adds_to_it():
+    rows = [row(bleu2=1.0), row(bleu2=2.0, nist2=7.0)]
+    assert ours(rows, "block")["free > planned lengths, still slots"][:2] == ["2.0 / 40.0", "7.00 / –"]
+    broken = [row(bleu2=float("nan"), bleu4=None, success=float("inf"), nist2=1.0)]
+    assert ours(broken, "block")["free > planned lengths, still slots"][0] == "–"
+
+
+def test_rows_come_back_from_their_lines():
+    line = row(intervals={"bleu2": [1.0, 2.0]}, kept={"3": [1, 2]}, recipe="r", samples=10)
+    again = parse(Row, line)
+    assert again.json() == line
+    assert again.metrics["bleu4"] == 40.0
 
 
 def difference(second, dataset="1bw-block", metric="bleu4", low=0.5, high=1.5, **more):
@@ -525,13 +399,10 @@ def test_differences_stand_beside_rows_of_the_other_commands():
     assert table([row(), *rows], "block") == table([row()], "block")
     with pytest.raises(ValueError, match="no rows of `ddot compare` among 1; give a file"):
         render([row()], "differences")
-    for broken, wanted in (
-        ({"low": None}, "no number under 'low'"),
-        ({"high": float("nan")}, "no number under 'high'"),
-    ):
-        with pytest.raises(ValueError, match=f"row 1 has {wanted}; wanted rows as `ddot compare"):
+    for broken, wanted in (({"low": None}, "null under 'low'"), ({"high": float("nan")}, "NaN under 'high'")):
+        with pytest.raises(ValueError, match=f"row 1 has {wanted}; wanted a number"):
             render([difference("lc") | broken])
-    with pytest.raises(ValueError, match="row 1 has nothing under 'dataset'"):
+    with pytest.raises(ValueError, match="row 1 has no 'dataset'"):
         render([{key: value for key, value in difference("lc").items() if key != "dataset"}])
 
 
@@ -560,76 +431,7 @@ def test_differences_are_shown_as_their_metric_is():
     page = render(rows, "differences")
     assert "**+0.03** \\[+0.01, +0.04\\]" in page
     assert "PPL ↓" in page
-    assert "↓: the lower the better." in page
-
-
-def test_perplexity_stands_beside_diversity_where_it_was_measured():
-    rows = [row("lc", "1bw-random", d2=30.0, d4=80.0), row("ddot-u", "1bw-random", d2=31.0, d4=80.0)]
-    assert table(rows, "diversity")["ours, free > LC"] == ["30.0", "80.0", "–", "–"]
-    about = {"dataset": "1bw-random", "d2": 30.0, "language_model": "base"}
-    measured = [row("lc", perplexity=90.4, **about), row("pop", perplexity=40.0, **about)]
-    assert "PPL: perplexity under base; lower" in render(measured, "diversity")
-    assert "PPL" not in render(rows, "diversity")
-    assert table(measured, "diversity")["ours, free > LC"] == ["30.0", "–", "90", "–", "–", "–"]
-    assert table(measured, "diversity")["ours, free > PoP"][2] == "40"  # the lowest, and no virtue by itself
-
-
-def test_notes_say_how_sure_scores_are_and_what_was_cut():
-    sure = [
-        row("lc", intervals={"bleu4": [39.0, 41.5]}),
-        row("pop", intervals={"bleu4": [38.0, 40.0], "bleu2": [1, 2]}),
-    ]
-    assert "at the widest B2 ± 0.5 (of 1 of 2 rows); B4 ± 1.2." in render(sure, "block")
-    some = [*sure, row("ddot-u"), row("ddot-t", bleu4=None, intervals={"bleu4": None}), row("unfilled")]
-    assert "at the widest B2 ± 0.5 (of 1 of 4 rows); B4 ± 1.2 (of 2 of 3 rows)." in render(some, "block")
-    assert "95% intervals" not in render(some[2:], "block")
-    code = [row("lc", dataset="code-block", items=500, codebleu=30.0, exact=2.0, cut=199)]
-    assert "code, block: of 199 programs a network is shown a part" in render(code, "code")
-    assert table(code, "code")["ours, free > LC"][:4] == ["50.0 / 40.0", "30.0", "100.0", "2.0"]
-    assert "EM" not in render([{**code[0], "exact": None}], "code")
-    assert "There is no rebuilt set of random code." in render(code, "code")
-    assert "no rebuilt set" not in render([*code, {**code[0], "dataset": "code-random"}], "code")
-
-
-def test_methods_have_gaps_beside_success_and_nothing_there_is_bold_by_itself():
-    scores = {"lc": 40.0, "autoregressive": 90.0}
-    rows = [row(name, gaps_found=found, gaps_extra=3.0) for name, found in scores.items()]
-    found = table(rows, "methods")
-    assert found["ours, free > LC"][1:4] == ["100.0", "40.0 / 3.0", "−1.0"]
-    assert found["ours, free > autoregressive"][2] == "90.0 / 3.0"
-    assert "16 sampling steps (autoregressive: a look a token)." in render(rows, "methods")
-    assert "a look a token" not in render(rows[:1], "methods")
-    assert "a text that lost given words counts as having found none." in render(rows, "methods")
-    few = [row(name, dataset="1bw-random", d2=d2) for name, d2 in (("lc", 10.0), ("pop", 90.0))]
-    assert table(few, "diversity")["ours, free > PoP"][0] == "90.0"
-
-
-def test_models_are_named_over_steps_if_they_differ_on_any_set():
-    rows = [row("ddot-u", model=name, steps=K) for name in ("a", "b") for K in (4, 16)]
-    rows += [row("ddot-u", model="a", dataset="yelp-block", steps=K) for K in (4, 16)]
-    assert "Yelp, block: DDOT-U, a" in render(rows, "steps")
-
-
-def test_seconds_name_their_device_and_how_many_texts_shared_it():
-    rows = [row(steps=K, device="H200", batch=B) for K, B in ((4, 256), (16, 512))]
-    assert "Seconds on: H200 (up to 256 or 512 texts at once)." in render(rows, "steps")
-    several = [row("lc", model="a", device="H200", batch=256), row("pop", model="b", device="H200", batch=512)]
-    assert "Seconds on: H200 (texts at once, at most: a 256; b 512)." in render(several, "main")
-    several += [row("ddot-u", model="c", device="H200", batch=512), row("ddot-r", model="d", device="H200", batch=None)]
-    assert "Seconds on: H200 (texts at once, at most: a 256; the others 512)." in render(several, "main")
-    several += [row("ddot-u", model="c", dataset="yelp-block", device="H200", batch=64), row("no-ot", batch=1)]
-    several += [row("ddot-t", model="e", device="H200", batch=256)]
-    assert "Seconds on: H200 (texts at once, at most: b 512; c 64 or 512; the others 256), cpu." in render(
-        several, "main"
-    )
-    assert "Seconds on: cpu." in render([row(steps=4), row(steps=16), row("lc", seconds=None, device="H200")], "steps")
-
-
-def test_a_later_row_of_the_same_measurement_holds():
-    rows = [row(bleu2=1.0), row(bleu2=2.0, nist2=7.0)]
-    assert table(rows, "block")["ours, free > planned lengths, still slots"][:2] == ["2.0 / 40.0", "7.00 / –"]
-    broken = [row(bleu2=float("nan"), bleu4=None, success=float("inf"))]
-    assert table(broken, "main")["One-Billion-Word, block, free > planned lengths, still slots"][:2] == ["–", "–"]
+    assert "↓: lower is better." in page
 
 
 def test_hyperparameters_are_the_recipes_own():
@@ -700,7 +502,7 @@ def test_speeds_are_shown_as_given_and_rounded():
 
 def many_rows():
     sets = ("1bw-block", "yelp-block", "1bw-random", "yelp-random", "code-block", "tiny")
-    rows = [row(m, d, task=t) for m in LABELS for d in sets for t in ("free", "located")]
+    rows = [row(m, d, task=t) for m in CONTENDERS for d in sets for t in ("free", "located")]
     rows += [row(dataset="yelp-block", steps=K, seed=K, d2=30.0, meteor_nltk=1.0) for K in (5, 7)]
     return (
         rows
@@ -733,7 +535,7 @@ def test_every_line_has_every_column(rows):
 
 
 def test_a_table_that_is_too_long_for_a_page_breaks_and_repeats_its_head():
-    short, long = (render(rows, "main", latex=True) for rows in ([row()], many_rows()))
+    short, long = (render(rows, "main", latex=True) for rows in ([row()], many_rows() * 1))
     assert "longtable" not in short.partition("\n\n")[2]
     assert r"\begin{table}" not in long
     start, head, rest = re.split(r"\n\\end(?:firsthead|head)\n", long)
@@ -785,9 +587,9 @@ def test_names_come_through_latex_as_they_are(name):
 @pytest.mark.parametrize(
     ("rows", "name", "sentence"),
     [
-        ([], "tables", "no table 'tables'; there are overview, main, methods"),
+        ([], "tables", "no table 'tables'; there are overview, main"),
         ([row()], "speed", "no rows of `ddot bench` among 1"),
-        ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has no 'model'"),
+        ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has no 'split'"),
         ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
         ([{}], "main", "row 1 begins with ''"),
         ([row(), row(steps="16")], "steps", "row 2 has \"16\" under 'steps'; wanted a whole number"),
@@ -795,7 +597,7 @@ def test_names_come_through_latex_as_they_are(name):
         ([row(model=None)], "main", "row 1 has null under 'model'; wanted a name"),
         ([row(intervals="wide")], "block", "row 1 has \"wide\" under 'intervals'; wanted one for each metric"),
         ([row(training_seconds=[])], "block", "row 1 has [] under 'training_seconds'; wanted a number"),
-        ([row(id="1", text="the boat")], "main", "row 1 is a text; give the rows"),
+        ([row(id="1", text="the boat")], "main", "row 1 is a text; give the file of rows"),
     ],
 )
 def test_mistakes_are_sentences(rows, name, sentence):
@@ -830,17 +632,20 @@ def test_what_was_not_measured_is_no_mistake():
     nothing = dict.fromkeys((*METRICS, "seconds", "recipe", "samples", "training_steps", "intervals", "batch"))
     bare = row(**nothing, seed=-1)
     uncertain = row(bleu4=float("nan"), bleu2=41, intervals={"d2": None, "bleu2": [40, 42.5]}, samples=1000)
-    assert measured([bare, uncertain]) == [bare, uncertain]
+    one, other = measured([bare]), measured([uncertain])
+    assert one[0].metrics == {}
+    assert other[0].measure("bleu4") is None
+    assert other[0].metrics["bleu2"] == 41
 
 
 @pytest.mark.parametrize(
-    "do", [lambda *a: rescore(*a, 9), lambda file, *a: contrast([file], a[0], ["lc", "pop"], a[1])]
+    "do", [lambda *a: list(rescore(*a, 9)), lambda file, *a: contrast([file], a[0], ["lc", "pop"], a[1])]
 )
 def test_texts_are_not_scored_for_rows_that_are_wrong(tmp_path, do):
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(row("lc", samples="many")))
     with pytest.raises(ValueError, match=r"line 1 has \"many\" under 'samples'; wanted a whole number"):
-        list(do(file, tmp_path, ["bleu2"]))
+        do(file, tmp_path, ["bleu2"])
 
 
 def test_rows_are_read_from_files(tmp_path):
@@ -854,10 +659,10 @@ def test_rows_are_read_from_files(tmp_path):
     with pytest.raises(ValueError, match=r"b.jsonl, line 1 begins with 'loss'"):
         render(read_rows(first, second), "main")
     second.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"b.jsonl is no text"):
+    with pytest.raises(ValueError, match=r"b.jsonl is not UTF-8"):
         read_rows(second)
     first.write_text("{}\n{half")
-    with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted a row as JSON, got '\{half'"):
+    with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted JSON, got '\{half'"):
         read_rows(first)
     first.write_text("[1]")
     with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted a row .* got a list"):
@@ -915,7 +720,7 @@ def test_insert_refuses_a_missing_file_and_its_own_markers(tmp_path):
         insert(tmp_path / "b.md", {"t": "text"})
     file = tmp_path / "a.md"
     file.write_text("<!-- t --><!-- /t -->")
-    with pytest.raises(ValueError, match="itself holds"):
+    with pytest.raises(ValueError, match="itself"):
         insert(file, {"t": "a <!-- /t --> b"})
 
 

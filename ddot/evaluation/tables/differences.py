@@ -1,82 +1,50 @@
-"""Differences between ways of filling on the same items, with their intervals: the rows of `ddot compare`."""
+"""Differences between contenders on the same items, with their intervals: the lines of `ddot compare`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ddot.evaluation.contenders import contender
-from ddot.evaluation.rows import HEADS, Row, is_difference, is_number, place_of
-from ddot.evaluation.tables.lines import LOWER_IS_BETTER, SETS, number_format, signed
-from ddot.evaluation.tables.naming import model_name
+from ddot.evaluation.rows import HEADS, Contrast, is_difference, parse
+from ddot.evaluation.tables.lines import LOWER_IS_BETTER, SETS, model_name, number_format, signed
 from ddot.evaluation.tables.page import EMPTY, Cell, Column, Piece, Section, Table, cell
 
-_ABOUT = ("first", "task", "split", "steps", "items", "seed", "model", "second", "other")  # what fixes a line
+_PLACE = ("dataset", "metric", "difference", "low", "high", "wins")  # what a cell is; the rest is a line
+_OF_LINE = [each.name for each in fields(Contrast) if each.name not in _PLACE]
 
 
-def difference_tables(rows: Sequence[Row]) -> list[Table]:
-    """One table, or none where no row is a difference. Differences whose interval leaves out 0 are bold."""
-    found: dict[tuple[Any, ...], dict[tuple[str, str], Row]] = {}
-    for number, row in enumerate(rows, 1):
-        if not is_difference(row):
-            continue
-        lacking = [name for name in (*_ABOUT, "dataset", "metric") if name not in row]
-        lacking += [name for name in ("difference", "low", "high") if not is_number(row.get(name))]
-        if lacking:
-            raise ValueError(
-                f"{place_of(row, number)} has {'no number' if lacking[0] in row else 'nothing'} under '{lacking[0]}'; "
-                "wanted rows as `ddot compare --json` writes them"
-            )
-        about = {name: row[name] for name in (*_ABOUT, "dataset", "metric")}
-        if odd := [name for name, value in about.items() if not isinstance(value, str | int)]:
-            place = place_of(row, number)
-            raise ValueError(f"{place} has {about[odd[0]]!r} under '{odd[0]}'; wanted a name or a whole number")
-        found.setdefault(tuple(row[name] for name in _ABOUT), {})[row["dataset"], row["metric"]] = row
+def difference_tables(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """One table, or none where no line is a difference. Bold: the interval excludes 0."""
+    found = [parse(Contrast, row, number) for number, row in enumerate(rows, 1) if is_difference(row)]
     if not found:
         return []
-    places = {place for line in found.values() for place in line}
-    sets = sorted({dataset for dataset, _ in places}, key=[*SETS, *sorted({d for d, _ in places})].index)
-    metrics = list(dict.fromkeys(metric for line in found.values() for _, metric in line))
-    columns = [(dataset, metric) for dataset in sets for metric in metrics if (dataset, metric) in places]
-    lines = [dict(zip(_ABOUT, about, strict=True)) for about in found]
-    differ = {name for name in _ABOUT if len({line[name] for line in lines}) > 1}
-    several = _have_several(lines)
+    lines: dict[tuple[Any, ...], dict[tuple[str, str], Contrast]] = {}
+    for each in found:
+        lines.setdefault(tuple(getattr(each, name) for name in _OF_LINE), {})[each.dataset, each.metric] = each
+    sets, metrics = dict.fromkeys(each.dataset for each in found), dict.fromkeys(each.metric for each in found)
+    known = [name for name in SETS if name in sets] + sorted(set(sets) - set(SETS))
+    places = [(d, m) for d in known for m in metrics if any((d, m) in line for line in lines.values())]
+    differ = {name for name in _OF_LINE if len({getattr(each, name) for each in found}) > 1}
     sections: dict[str, list[tuple[Cell, ...]]] = {}
-    for line, cells in zip(lines, found.values(), strict=True):
-        title = [f"{contender(line['first']).label} minus …", line["task"], f"{line['steps']} steps"]
-        title += [f"{line['split']} split"] * (line["split"] != "test")
-        title += [f"n = {line['items']}"] * ("items" in differ) + [f"seed {line['seed']}"] * ("seed" in differ)
-        title += [model_name(line["model"])] * ("model" in differ)
-        name = [contender(line["second"]).label]
-        name += [model_name(line["other"])] * (line["second"] in several)
-        body = (cell(", ".join(name)), *(_cell(cells.get(column)) for column in columns))
+    for line in lines.values():
+        one = next(iter(line.values()))
+        title = [f"{contender(one.first).label} minus …", one.task, f"{one.steps} steps"]
+        title += [f"{one.split} split"] * (one.split != "test") + [f"n = {one.items}"] * ("items" in differ)
+        title += [f"seed {one.seed}"] * ("seed" in differ) + [model_name(one.model)] * ("model" in differ)
+        several = len({each.other for each in found if each.second == one.second}) > 1
+        name = ", ".join([contender(one.second).label, *[model_name(one.other)] * several])
+        body = (cell(name), *(_cell(line.get(place)) for place in places))
         sections.setdefault(", ".join(title), []).append(body)
-    heads = [
-        Column(f"{HEADS.get(metric, metric)}{' ↓' * (metric in LOWER_IS_BETTER)}", SETS.get(dataset, dataset))
-        for dataset, metric in columns
-    ]
-    notes = ["In brackets: 95% intervals of the paired bootstrap over items. Bold: 0 lies outside."]
-    notes += ["↓: the lower the better."] * any(metric in LOWER_IS_BETTER for metric in metrics)
-    return [
-        Table(
-            "differences",
-            "Differences on the same items",
-            (Column("minus"), *heads),
-            tuple(Section(name, tuple(body)) for name, body in sections.items()),
-            tuple(notes),
-        )
-    ]
+    heads = [Column(HEADS.get(m, m) + " ↓" * (m in LOWER_IS_BETTER), SETS.get(d, d)) for d, m in places]
+    notes = ["In brackets: 95% intervals of the paired bootstrap over items. Bold: the interval excludes 0."]
+    notes += ["↓: lower is better."] * any(metric in LOWER_IS_BETTER for metric in metrics)
+    parts = tuple(Section(title, tuple(body)) for title, body in sections.items())
+    return [Table("differences", "Differences on the same items", (Column("minus"), *heads), parts, tuple(notes))]
 
 
-def _have_several(lines: Sequence[Row]) -> set[str]:
-    """The second methods that more than one model filled with."""
-    models: dict[str, set[str]] = {}
-    for line in lines:
-        models.setdefault(line["second"], set()).add(line["other"])
-    return {method for method, some in models.items() if len(some) > 1}
-
-
-def _cell(row: Row | None) -> Cell:
-    if row is None:
+def _cell(found: Contrast | None) -> Cell:
+    if found is None:
         return cell(EMPTY)
-    form = "+" + number_format(row["metric"]).lstrip("+")
-    difference, low, high = (signed(row[name], form) for name in ("difference", "low", "high"))
-    return (Piece(difference, bool(row["low"] > 0 or row["high"] < 0)), Piece(f" [{low}, {high}]"))
+    form = "+" + number_format(found.metric).lstrip("+")
+    difference, low, high = (signed(value, form) for value in (found.difference, found.low, found.high))
+    return (Piece(difference, found.low > 0 or found.high < 0), Piece(f" [{low}, {high}]"))

@@ -1,12 +1,13 @@
 """Tables of `ddot bench`: its columns as they are, numbers rounded, the paper's speeds in the notes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddot.evaluation.rows import Row, is_difference, place_of
+from ddot.evaluation.rows import is_difference, is_measurement, place_of
 from ddot.evaluation.tables.page import EMPTY, Column, Section, Table, cell
 from ddot.evaluation.tables.paper import paper_tables
 
+Line = Mapping[str, Any]
 # The first column of a bench → the table's name and title.
 BENCHES = {
     "contender": ("speed-coupling", "Speed of the coupling, one core"),
@@ -16,11 +17,11 @@ BENCHES = {
 }
 
 
-def speed_tables(rows: Sequence[Row]) -> list[Table]:
+def speed_tables(rows: Sequence[Line]) -> list[Table]:
     """A table for each bench that `rows` hold."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[Line]] = {}
     for number, row in enumerate(rows, 1):
-        if "method" in row or "dataset" in row or is_difference(row):
+        if is_measurement(row) or is_difference(row):
             continue
         first = next(iter(row), "")
         if first not in BENCHES:
@@ -32,7 +33,7 @@ def speed_tables(rows: Sequence[Row]) -> list[Table]:
     return [_speed_table(first, found[first]) for first in BENCHES if first in found]
 
 
-def _speed_table(first: str, rows: Sequence[Row]) -> Table:
+def _speed_table(first: str, rows: Sequence[Line]) -> Table:
     name, title = BENCHES[first]
     keys = list(dict.fromkeys(key for row in rows for key in row))
     lines = tuple(tuple(cell(rounded(row.get(key))) for key in keys) for row in rows)
