@@ -4,6 +4,7 @@ import dataclasses
 import multiprocessing
 import os
 import resource
+import runpy
 import sys
 from pathlib import Path
 
@@ -39,11 +40,20 @@ class Finished:
 
 
 class Command:
-    """A `ddot` command that runs in a process of its own, forked from one that has the imports behind it."""
+    """A `ddot` command, or a script, in a process of its own, forked from one that has the imports behind it."""
 
-    def __init__(self, place: Path, arguments: list[str], largest_file: int | None = None):
+    def __init__(
+        self,
+        place: Path,
+        arguments: list[str],
+        largest_file: int | None = None,
+        stdin: str = "",
+        cwd: Path | None = None,
+    ):
         self.files = place / "stdout.txt", place / "stderr.txt"
-        self.process = _server().Process(target=_run, args=(arguments, largest_file, *map(str, self.files)))
+        (place / "stdin.txt").write_text(stdin)
+        files = [str(place / "stdin.txt"), *map(str, self.files)]
+        self.process = _server().Process(target=_run, args=(arguments, largest_file, files, cwd and str(cwd)))
         self.process.start()
 
     def result(self, timeout: float = 300) -> Finished:
@@ -52,9 +62,9 @@ class Command:
         return Finished(self.process.exitcode, *(file.read_text() for file in self.files))
 
 
-def ddot(place: Path, *arguments: str) -> Finished:
+def ddot(place: Path, *arguments: str, **more) -> Finished:
     """What a command printed, and its exit status."""
-    return Command(place, list(arguments)).result()
+    return Command(place, list(arguments), **more).result()
 
 
 def _server() -> multiprocessing.context.ForkServerContext:
@@ -65,13 +75,20 @@ def _server() -> multiprocessing.context.ForkServerContext:
     return context
 
 
-def _run(arguments: list[str], largest_file: int | None, printed: str, told: str) -> None:
+def _run(arguments: list[str], largest_file: int | None, files: list[str], cwd: str | None) -> None:
     from ddot.cli import run
 
-    for number, file in ((1, printed), (2, told)):
+    os.dup2(os.open(files[0], os.O_RDONLY), 0)
+    for number, file in ((1, files[1]), (2, files[2])):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdin = os.fdopen(0)
     sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY))
+    if cwd is not None:
+        os.chdir(cwd)
+    if arguments[0].endswith(".py"):
+        runpy.run_path(arguments[0], run_name="__main__")
+        return
     sys.argv = ["ddot", *arguments]
     run()
