@@ -260,6 +260,16 @@ def main() -> int:
     return 1 if left else 0
 
 
+# Tests of alternatives that need no embedded model.
+_INFILL = " ".join(
+    f"integration/test_infill.py::{name}"
+    for name in (
+        "test_alternatives_are_the_one_alone_and_the_best_of_twice_as_many",
+        "test_a_blank_that_must_stay_empty_is_filled_once",
+        "test_one_answer_where_there_is_only_one",
+        "test_the_same_seed_gives_the_same_answer_and_others_do_not",
+    )
+)
 # (tests that must notice, below tests/; file below ddot/; rows of (name, old, new[, equivalent because …])).
 TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     (
@@ -357,7 +367,12 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "if newest < 0.0 and newest + x < -2.0:",
             ),
             ("a slope stored for the wrong side", "left[top] = newest + 2.0 * x", "left[top] = newest + x"),
-            ("a sweep that forgets to move its head", "while right[head] + x >= 0.0:", "while right[head] + x >= 4.0:"),
+            (
+                "a sweep that forgets to move its head",
+                "while right[head] + x >= 0.0:",
+                "while right[head] + x >= 4.0:",
+                "tracing back never has as many targets left as the slopes that are dropped stand for",
+            ),
             (
                 "pads that do not shrink in the coupling",
                 "clean[slot] = scale * (target[which] if taken else b)",
@@ -1039,6 +1054,97 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         ],
     ),
     (
+        "unit/test_engine.py",
+        "infill/lengths.py",
+        [
+            (
+                "a length for each blank of a gap",
+                "part = -(-int(whole[after]) // int(shares[after]))",
+                "part = int(whole[after])",
+            ),
+            ("no taste for short blanks", "if not view.prompt.free:", "if False:"),
+            ("a taste for short texts where nothing is located", "if not view.prompt.free:", "if True:"),
+            ("lengths always drawn", "choose = drawn_length if draw else mean_length", "choose = drawn_length"),
+            ("lengths never drawn", "choose = drawn_length if draw else mean_length", "choose = mean_length"),
+            ("blanks drawn in one order", "(draw ^ (8 * swap).astype(np.int64))", "draw"),
+            ("draws that are not spread", "* _GOLDEN) % 1)", "* 0.0) % 1)"),
+            ("words of one token each", "round(TOKENS_A_WORD * blank.least)", "blank.least"),
+            ("more tokens than words", "most = SLOTS if blank.most is None else blank.most", "most = SLOTS"),
+            ("more tokens than slots", "if beyond.sum() > left:", "if False:"),
+        ],
+    ),
+    (
+        "unit/test_engine.py",
+        "infill/engine.py",
+        [
+            (
+                "slots meant for the gap before",
+                "gap[row, span.start : span.stop] = after + 1",
+                "gap[row, span.start : span.stop] = after",
+            ),
+            (
+                "bounds that free slots may break",
+                "if samples[i].lengths is None and not self._holds(w, found[i])",
+                "if False",
+            ),
+            ("prompt tokens found in gaps", "word = ~is_prompt & (x != vocabulary.pad)", "word = x != vocabulary.pad"),
+            (
+                "attempts that share a key",
+                "return fold(self.window.key, self.window.draw) if self.window.draw else self.window.key",
+                "return self.window.key",
+            ),
+            (
+                "filling that is told no lengths",
+                "return lay_out(self.window.view, self.window.blanks, self.lengths",
+                "return self.window.view.prompt.example or lay_out(self.window.view, self.window.blanks, self.lengths",
+            ),
+            (
+                "moving slots in the order of slots",
+                "order = state.z.argsort(dim=-1, stable=True)\n    x, is_prompt",
+                "order = torch.arange(state.z.shape[1]).expand_as(state.z)\n    x, is_prompt",
+            ),
+            (
+                "results in the order of batches",
+                "return [results[index] for index in range(len(items))]",
+                "return list(results.values())",
+            ),
+        ],
+    ),
+    (
+        _INFILL,
+        "infill/answers.py",
+        [
+            (
+                "the first answer left out",
+                "[first, *others[: request.settings.n - 1]]",
+                "[*others, first][: request.settings.n]",
+            ),
+            (
+                "answers in the order they came",
+                "key=lambda each: -each.infill.score)\n    return",
+                "key=lambda each: 0)\n    return",
+            ),
+            (
+                "empty blanks preferred",
+                '("" in each.infill.fills, -each.infill.score)',
+                '("" not in each.infill.fills, -each.infill.score)',
+            ),
+            ("as many attempts as answers", "return 2 * n if n > 1", "return n if n > 1"),
+            (
+                "attempts that never warm up",
+                "_WARMER[number // request.tries]",
+                "_WARMER[0]",
+                "only a network shows the temperature; the attempts are counted",
+            ),
+            ("every text from seed 0", "row_keys(request.settings.seed, 1)", "row_keys(0, 1)"),
+            (
+                "locked fills that are filled anew",
+                "next(new) if each is None else each for each in locked",
+                "next(new, each) for each in locked",
+            ),
+        ],
+    ),
+    (
         "unit/test_lengths.py",
         "infill/lengths.py",
         [
@@ -1197,6 +1303,53 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("chances that may be 0", "chances.clamp(min=_LEAST_CHANCE)", "chances"),
             ("a time that says nothing", "t[row] = len(slots) / max(1, len(text.slots))", "t[row] = 1.0"),
+        ],
+    ),
+    (
+        "unit/test_fim.py",
+        "serve/fim.py",
+        [
+            ("a bound beyond the slots", "most >= SLOTS else most", "most > SLOTS else most"),
+            (
+                "text beyond its bound",
+                "text = middle.text[: ends[bound - 1]] if ends else middle.text",
+                "text = middle.text",
+            ),
+            ("a bound that is reached in silence", "middle.tokens >= bound:", "middle.tokens > bound:"),
+            ("the last stop string", "place, word = min(places)", "place, word = max(places)"),
+            ("stop strings that stay", "text = middle.text[:place]", "text = middle.text[: place + len(word)]"),
+            ("a part that is called whole", "part.begins and part.ends", "part.begins"),
+            ("reading that is counted twice", "done.seconds - done.reading", "done.seconds"),
+        ],
+    ),
+    (
+        "unit/test_fim.py",
+        "serve/llama_cpp.py",
+        [
+            (
+                "other files after the prefix",
+                'before = extra + (asked.input_prefix or "")',
+                'before = (asked.input_prefix or "") + extra',
+            ),
+            ("milliseconds taken for seconds", "limit / 1000 if", "limit if"),
+            ("a time limit of 0 that is kept", "limit is not None and limit > 0", "limit is not None"),
+            ("several answers for an editor", "replace(asked.settings, n=1)", "asked.settings"),
+        ],
+    ),
+    (
+        "unit/test_fim.py",
+        "serve/openai.py",
+        [
+            ("fewer choices than asked for", "[done[number % len(done)] for number in range(n)]", "done"),
+            ("a suffix that is billed once", "tokens[-1] * len(prompts)", "tokens[-1]"),
+            ("a model asked for nothing", "if asked.max_tokens == 0 else", "if False else"),
+            ("an echo of the suffix", "prompt + middle.text if asked.echo", "middle.text + prompt if asked.echo"),
+            ("an end that is called a stop", '"length" if middle.end == "limit" else "stop"', '"stop"'),
+            (
+                "more answers than allowed",
+                "if not 1 <= len(prompts) * settings.n <= MOST_N:",
+                "if not 1 <= len(prompts) <= MOST_N:",
+            ),
         ],
     ),
     (

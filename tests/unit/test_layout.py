@@ -26,7 +26,7 @@ from ddot.core.records import (
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.methods.layout import Table, in_line, laid_out, only_prompt
+from ddot.methods.layout import Table, in_line, laid_out, only_prompt, with_placeholders
 from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
@@ -119,6 +119,12 @@ def test_told_lengths_are_laid_out_and_told():
     assert found.gap_length.tolist() == [3, -1, -1, -1, 0, 1, -1]
     with pytest.raises(ValueError, match="length of every gap"):
         laid_out(dataclasses.replace(given, gap_length=np.array([3, UNKNOWN_LENGTH, 1])))
+
+
+def test_empty_gaps_lose_their_placeholders_where_they_do_not_fit():
+    example = dataclasses.replace(TEXT, hint=np.where(IS_PROMPT, BOTH, NOT_PROMPT))  # 1, 0 and 2 tokens are missing
+    assert with_placeholders(example, most=6).is_prompt.tolist() == [True, False, True, False, True, False]
+    assert with_placeholders(example, most=5).is_prompt.tolist() == [True, False, True, True, False]
 
 
 @pytest.mark.parametrize("method", [DDOT(), FixedLength(), PositionPrediction()], ids=lambda m: type(m).__name__)
