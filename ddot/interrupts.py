@@ -1,4 +1,4 @@
-"""Ctrl-C and polite kills, noticed between two pieces of work instead of in the middle of one."""
+"""Ctrl-C and SIGTERM, noticed between steps instead of in the middle of one."""
 
 import os
 import signal
@@ -10,14 +10,14 @@ from typing import Any
 
 @contextmanager
 def interruptions(hold_back_all: bool = False, notice: str = "") -> Iterator[Callable[[], bool]]:
-    """Says whether Ctrl-C or a polite kill came. The second one is no longer held back, unless all are.
+    """Yields a function that says whether Ctrl-C or SIGTERM arrived. A second one takes effect, unless all are held.
 
-    Under torchrun Ctrl-C comes twice: from the terminal, and from torchrun, which passes on its own. `notice` is told
-    on stderr when the first one comes.
+    Under torchrun Ctrl-C arrives twice: from the terminal and forwarded by torchrun. `notice` is written to stderr at
+    the first one.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # only the main thread hears signals
+        yield lambda: False  # only the main thread receives signals
         return
     before: dict[int, Any] = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def commit() -> str | None:
-    """The commit of this checkout, where it is one, and a + where files were changed since."""
+    """The commit of this checkout, with a + if files have changed since; None outside a checkout."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
@@ -16,7 +16,7 @@ def commit() -> str | None:
 
 
 def source() -> str:
-    """A checksum of the code itself: commits do not tell changed files apart."""
+    """A checksum of the code itself: a commit does not identify uncommitted changes."""
     root, found = Path(__file__).parent, sha256()
     for file in sorted(root.rglob("*.py")):
         found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())

@@ -14,8 +14,8 @@ from ddot.cli.app import app
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe: toy, smollm2, …; a wrong name lists them all.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a model folder afterwards.")],
-    settings: Annotated[list[str], typer.Option("--set", help="Change a part: training.steps=200.")] = [],  # noqa: B006
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last complete checkpoint.")] = False,
+    settings: Annotated[list[str], typer.Option("--set", help="Override a setting: training.steps=200.")] = [],  # noqa: B006
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the last complete checkpoint.")] = False,
 ) -> None:
     """Train a recipe. Start it with torchrun for several GPUs or machines.
 
@@ -39,12 +39,12 @@ def train(
 def convert(
     source: Annotated[Path, typer.Argument(help="A GGUF file, or a folder with a SEDD, MDLM or Llama checkpoint.")],
     dest: Annotated[Path, typer.Argument(help="The model folder to make.")],
-    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints that bring none.")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints without one.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to this packed corpus's or model's.")] = None,
-    least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least so often.")] = 1,
+    least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least this often.")] = 1,
     int8: Annotated[bool, typer.Option("--int8", help="Store a model folder of ours in 8 bits.")] = False,
 ) -> None:
-    """Turn somebody else's checkpoint into a model folder, or one of ours into 8 bits.
+    """Convert a public checkpoint to a model folder, or a model folder to 8 bits.
 
     Example: ddot convert SmolLM2-135M-Instruct.Q4_1.gguf runs/base/smollm2
     """
@@ -70,10 +70,10 @@ def prepare(
     ] = "sentences",
     form: Annotated[str, typer.Option(help="natural, news (One-Billion-Word) or reviews (Yelp).")] = "natural",
     field: Annotated[str | None, typer.Option(help="Field or column that holds the text.")] = None,
-    without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are left out.")] = [],  # noqa: B006
-    limit: Annotated[int | None, typer.Option(help="At most so many documents.")] = None,
-    shard_mb: Annotated[int, typer.Option(help="Megabytes a shard.")] = 1024,
-    apart: Annotated[bool, typer.Option("--apart", help="Every sentence is a text of its own.")] = False,
+    without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are excluded.")] = [],  # noqa: B006
+    limit: Annotated[int | None, typer.Option(help="Maximum number of documents.")] = None,
+    shard_mb: Annotated[int, typer.Option(help="Megabytes per shard.")] = 1024,
+    apart: Annotated[bool, typer.Option("--apart", help="Treat every sentence as a text of its own.")] = False,
 ) -> None:
     """Pack text into token shards that training reads without the text.
 

@@ -1,6 +1,6 @@
-"""Sharpening the token distribution of a reverse step. Returns a few candidates and their chances for each slot.
+"""Sharpening the token distribution of a reverse step: a few candidate tokens per slot with their probabilities.
 
-Input: chances (M, V) as `absorbing` gives them, [mask] holding the chance to stay masked.
+The input is a table of probabilities (M, V) from `absorbing`; that of [mask] is the probability to stay masked.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from ddot.core.records import Vocabulary
 
 @dataclass(frozen=True)
 class Candidates:
-    """For each slot, tokens that may be chosen and their chances (rows sum to 1). The first is [mask]: stay."""
+    """Candidate tokens of each slot and their probabilities (rows sum to 1). The first is [mask]: stay masked."""
 
     tokens: Int[Tensor, "M k"]
     chances: Float[Tensor, "M k"]
 
     def draw(self, u: Float[Tensor, "M"]) -> Int[Tensor, "M"]:
-        """One token a slot, by inverting the cumulative chances at u. Never one whose chance is 0."""
+        """One token per slot, by inverting the cumulative distribution at u. Never one of probability 0."""
         below = self.chances.cumsum(-1) <= u[:, None]
-        # Rounded chances may sum to a little less than u.
+        # Rounded probabilities may sum to slightly less than u.
         columns = torch.arange(self.tokens.shape[1], device=u.device)
         last = torch.where(self.chances > 0, columns, 0).amax(-1, keepdim=True)
         index = torch.minimum(below.sum(-1, keepdim=True), last)
@@ -36,16 +36,16 @@ class Annealing(Protocol):
 
 
 def greedy(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
-    """The paper's annealing: [mask] keeps its chance, the most likely other token takes all the rest."""
+    """The paper's annealing: [mask] keeps its probability, the most likely other token takes the rest."""
     stay = chances[:, vocabulary.mask]
     best = _without(chances, vocabulary.mask).argmax(-1)
     return _candidates(vocabulary.mask, stay, (best, 1 - stay))
 
 
 def greedy_words(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
-    """Is there a word at all? is drawn as the model says; which word? is the most likely one.
+    """Whether there is a word is drawn from the model's distribution; the word is the most likely one.
 
-    [pad] keeps its chance, so lengths are drawn rather than collapsed onto their mode.
+    [pad] keeps its probability, so lengths are drawn rather than collapsed onto their mode.
     """
     stay, pad = chances[:, vocabulary.mask], chances[:, vocabulary.pad]
     best = _without(chances, vocabulary.mask, vocabulary.pad).argmax(-1)
@@ -56,9 +56,9 @@ def greedy_words(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candi
 
 @dataclass(frozen=True)
 class Tempered:
-    """Ordinary sampling: temperature, then the smallest set of tokens with mass `top_p`. [mask] keeps its chance.
+    """Temperature, then nucleus (top-p) sampling. [mask] keeps its probability.
 
-    With `pad_apart` [pad] keeps its chance as well and only words are sharpened.
+    With `pad_apart` so does [pad], and only words are sharpened.
     """
 
     temperature: float = 1.0
@@ -76,7 +76,7 @@ class Tempered:
         pad = chances[:, vocabulary.pad] if self.pad_apart else torch.zeros_like(stay)
         apart = (vocabulary.mask, vocabulary.pad) if self.pad_apart else (vocabulary.mask,)
         words = _without(chances, *apart)
-        # Compared with the best one: small chances to a high power would all be 0.
+        # Relative to the best one: small probabilities to a high power would all be 0.
         words = (words / words.amax(-1, keepdim=True).clamp(min=1e-30)).pow(1 / self.temperature)
         words, order = words.sort(-1, descending=True)
         words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)

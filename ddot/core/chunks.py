@@ -1,7 +1,7 @@
-"""Work on the rows of a table in portions of one fixed size.
+"""Process the rows of a table in chunks of a fixed size.
 
-A GPU picks its kernel, and with it the order in which a sum is taken, by the shape of its input. Rows that are always
-worked on so many at a time get the same numbers whoever shares the table with them.
+A GPU picks its kernel, and with it the order of summation, by the shape of its input. Rows processed in chunks of one
+size get the same numbers whatever other rows the table has.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def in_portions(work: Callable[..., tuple[Tensor, ...]], size: int | None, *rows: Tensor) -> tuple[Tensor, ...]:
-    """work(*rows), `size` rows at a time; the last portion is filled up by repeating its last row. None: all at once.
+    """work(*rows), `size` rows at a time (None: all at once); the last chunk is padded by repeating its last row.
 
-    `work` takes and returns tensors with a row for each row.
+    `work` maps tensors to tensors, row by row.
     """
     count = len(rows[0])
     if size is None or count == 0:

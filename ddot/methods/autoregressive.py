@@ -1,9 +1,8 @@
 """Left to right: the base language model, taught to write the whole sentence after its prompt (AutoTemplate's idea).
 
-A row is `prompt [sep] sentence`. While the sentence is written, each answer is a word, [sep] for "now comes the next
-word of the prompt", or [pad] for the end. What is then read is the prompt's own word, so the model always reads natural
-text, and the prompt is kept, and kept in order, by construction. It takes as many looks as the sentence has tokens,
-each at one new token; the earlier ones are remembered.
+A row is `prompt [sep] sentence`. While the sentence is written, each answer is a word, [sep] for "the next word of the
+prompt", or [pad] for the end. For [sep] the model then reads the prompt's own word, so it always reads natural text and
+the prompt is kept, in order, by construction. Sampling takes one forward pass per token, with a key-value cache.
 """
 
 import dataclasses

@@ -1,10 +1,10 @@
 """Position prediction (PoP), a baseline of the paper: where every slot goes is predicted once, from the prompt alone,
 and tokens are then denoised at these positions, which stay.
 
-The paper has a network for either part; here one network does both with its two heads. Positions: one look at t = 1,
-where all but the prompt is masked. Tokens: plain masked diffusion at the positions predicted, in training as in
-sampling. (At the true positions words lie evenly and pads between them, which tells words from pads for nothing; it is
-not so at predicted ones.) Nothing keeps the prompt in order unless a projection is passed.
+The paper has a network for each part; here a single network does both with its two heads. Positions: one forward pass
+at t = 1, where all but the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as
+in sampling. (The true positions would give words away: they lie evenly, with pads between them.) Nothing keeps the
+prompt in order unless a projection is passed.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class PositionPrediction:
         return DDOT(self.terminal, self.couple).prepare(examples, L, t, keys, vocabulary)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
-        """Eq. Lpos at t = 1 (the first look), and eq. token-loss at time t at the positions predicted there."""
+        """Eq. Lpos at t = 1, and eq. token-loss at time t at the positions predicted there."""
         first = fully_masked(slots, model.vocabulary.mask)
         _, velocity = model.read(first)
         weight = self.position_weight(first.t, slots.u.shape[1])
@@ -59,7 +59,7 @@ class PositionPrediction:
         )
 
     def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
-        """What the first look sees: prompt tokens and [mask]s at the terminal positions."""
+        """The state that positions are predicted from."""
         return start_at(self.terminal, prompts, L, keys, vocabulary)
 
     @torch.no_grad()
@@ -73,7 +73,7 @@ class PositionPrediction:
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
     ) -> Iterator[State]:
-        """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 looks in all."""
+        """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 forward passes."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         start = self.placed(model, start)
         kept = (clamp_prompt(start), stay(start))

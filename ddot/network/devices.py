@@ -1,4 +1,4 @@
-"""Where a network runs. Apart from `distributed`, whose imports take as long as loading a model."""
+"""Where a network runs. Separate from `distributed`, whose imports take as long as loading a model."""
 
 import torch
 
@@ -16,5 +16,5 @@ def device_of(name: str) -> torch.device:
 
 
 def called(device: torch.device) -> str:
-    """What rows say of a device: the name of a GPU, or its kind."""
+    """The name of a device in results: that of the GPU, or cpu or mps."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -35,15 +35,14 @@ class Embedding(nn.Module):
         nn.init.kaiming_uniform_(self.embedding, a=math.sqrt(5))
 
 
-class Scale(nn.Module):
+class Scale(nn.LayerNorm):
     """Layer norm in float32 with a weight and no bias."""
 
     def __init__(self, width: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
+        super().__init__(width, eps=1e-5, bias=False)
 
     def forward(self, h: Float[Tensor, "B L d"]) -> Float[Tensor, "B L d"]:
-        return nn.functional.layer_norm(h.float(), self.weight.shape, self.weight, eps=1e-5)
+        return super().forward(h.float())
 
 
 class NoiseMap(nn.Module):

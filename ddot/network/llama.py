@@ -34,15 +34,11 @@ class LlamaConfig:
         return self.width // self.heads
 
 
-class RMSNorm(nn.Module):
-    def __init__(self, width: int, eps: float):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
+class RMSNorm(nn.RMSNorm):
+    """In float32, whatever the precision of the input."""
 
     def forward(self, h: Float[Tensor, "B L d"]) -> Float[Tensor, "B L d"]:
-        f = h.float()
-        return (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + self.eps) * self.weight).to(h.dtype)
+        return super().forward(h.float()).to(h.dtype)
 
 
 class Block(nn.Module):

@@ -1,4 +1,4 @@
-"""What a run is: the whole configuration, as frozen dataclasses. `recipes` has the ready ones."""
+"""The configuration of a run, as frozen dataclasses. `recipes` has the ready-made ones."""
 
 import dataclasses
 import types
@@ -43,34 +43,34 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how. A run ends after `steps` or `seconds`, whichever comes first, its schedule finished."""
+    """A run ends after `steps` or `seconds`, whichever comes first, with its schedule finished."""
 
     steps: int | None = None
-    seconds: float | None = None  # not counting those of compiling
+    seconds: float | None = None  # excluding compilation
     slots: int = 65_536  # B · L of the global batch
     accumulate: int = 1
     rate: float = 3e-4  # AdamW
     matrix_rate: float | None = None  # Muon for the blocks' matrices; None: AdamW for those too
-    added_rate: float | None = None  # AdamW for what is not part of the trunk; None: as `rate`
+    added_rate: float | None = None  # AdamW for what DDOT adds to the trunk; None: `rate`
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
     warmup: int = 100
     decay: float = 0.2
     clip: float = 1.0
-    average: float = 0.999  # of the moving average that is saved as the model; 0: none
+    average: float = 0.999  # decay of the moving average of weights that is saved as the model; 0: none
     position_factor: float = 10.0  # λ
     position_warmup: int = 0  # steps over which λ rises from 0
     bf16: bool = False
     compile: bool = False
     sharded: bool = False  # FSDP2 instead of DDP, when there are several processes
-    only: tuple[str, ...] = ()  # what learns, by the beginnings of its names; none: everything
+    only: tuple[str, ...] = ()  # prefixes of the names of weights to train; none: all
     device: str = "cpu"
     seed: int = 0
     save_every: int = 1_000  # steps; 0: never, not even at the end
     log_every: int = 10
     dev_every: int = 0
     dev_batches: int = 4
-    sample_every: int = 0  # steps between looks at a few blanks as the model would fill them; 0: never
+    sample_every: int = 0  # steps between previews; 0: never
     shard_bytes: int | None = None
     tensorboard: bool = False
 

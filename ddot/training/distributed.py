@@ -1,8 +1,8 @@
-"""One process or many: starting, wrapping the network, and moving whole states in and out of it.
+"""One process or many: starting, wrapping the network, gathering and distributing its state.
 
-Under torchrun every process holds rows of the same global batch. DDP keeps a copy of the weights in each; FSDP2
-(`training.sharded`) a slice. Whole states are gathered to process 0 and handed out from there, so a run may go on
-with another number of processes.
+Under torchrun every process holds rows of the same global batch. DDP keeps a copy of the weights in each, FSDP2
+(`training.sharded`) a shard. States are gathered on process 0 and distributed from there, so a run may resume with
+another number of processes.
 """
 
 import os
@@ -49,7 +49,7 @@ def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[
     try:
         yield dist.get_rank(), world, where
     except BaseException as error:
-        # What failed must not keep a replicated network alive: freed after its process group, it waits for ever.
+        # The traceback must not keep a replicated network alive: freed after its process group, it hangs.
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
