@@ -149,9 +149,8 @@ class Engine:
     """A denoiser and its tokenizer, filling windows in batches of one shape."""
 
     def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
-        self.model, self.tokenizer, self.shape = model, tokenizer, shape
+        self.model, self.tokenizer, self.shape = model.in_portions(shape.portion), tokenizer, shape
         self.alphabet = Alphabet(tokenizer)
-        model.portion = shape.portion
         self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
         self._no_loose_marks = without(*self.alphabet.loose_marks)
         self._fresh = Fresh(self.alphabet, model.device)

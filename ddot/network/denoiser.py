@@ -4,6 +4,7 @@ Added: an embedding of what is told of a slot (prompt or not, gap hints), of tol
 distance to the prompt tokens on either side; a linear head for the velocity and one for the length of gaps.
 """
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +64,7 @@ class Denoiser(nn.Module):
         super().__init__()
         self.config = config
         self.noise = SCHEDULE
-        self.portion: int | None = None  # how many slots get their logits at a time (see `chunks`); None: all
+        self.portion: int | None = None  # slots that get their logits at a time (see `in_portions`); None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width
         self.kind = nn.Embedding(HINTS, d)  # of State.hint; stored weights have this name
@@ -88,6 +89,12 @@ class Denoiser(nn.Module):
     def quickly(self) -> torch.autocast:
         """A context for sampling: half precision where the hardware is made for it."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def in_portions(self, size: int | None) -> "Denoiser":
+        """The same network, weights shared, that computes logits for `size` slots at a time (see `core.chunks`)."""
+        other = copy.copy(self)
+        other.portion = size
+        return other
 
     @property
     def score(self) -> Parametrisation:

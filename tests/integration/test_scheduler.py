@@ -118,6 +118,12 @@ def test_wider_rows_of_one_are_what_a_batch_has():
         assert a[0].score == pytest.approx(b[0].score, abs=1e-4)
 
 
+def test_the_denoiser_is_left_as_it_was():
+    model = network()
+    assert (model.denoiser.portion, model.engine.model.portion) == (None, FOUR.portion)
+    assert model.engine.model.trunk is model.denoiser.trunk
+
+
 def test_batches_are_full_and_always_of_one_size():
     model, rows = network(), []
     forward = model.engine.model.read
