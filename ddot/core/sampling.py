@@ -93,15 +93,7 @@ class MostCertainFirst:
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
-        def choose(log_score: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-            chances = absorbing.final(log_score, vocabulary.mask)
-            tokens = self.anneal(chances, vocabulary).draw(u)
-            return tokens, chances.gather(1, tokens[:, None])[:, 0]
-
-        tokens, sure_of_it = in_portions(choose, prediction.portion, prediction.log_score, u[prediction.at])
-        drawn = _put(state.x, prediction.at, tokens)
-        certainty = torch.zeros_like(u)
-        certainty[prediction.at] = sure_of_it
+        drawn, certainty = _drawn(self.anneal, state, prediction, u, vocabulary)
         masked = prediction.at.sum(-1)
         stay = torch.ceil(
             masked * self.noise.still_masked(state.t, s) - 1e-4
@@ -115,6 +107,46 @@ class MostCertainFirst:
             order = torch.where(group, (rank + 0.5) / group.sum(-1, keepdim=True).clamp(min=1), order)
         place = order.argsort(dim=-1, stable=True).argsort(dim=-1)
         return torch.where(place < (masked - stay)[:, None], drawn, state.x)
+
+
+@dataclass(frozen=True)
+class LeftToRight:
+    """Every run of masked slots is revealed in reading order, one slot a step: each token sees all before it.
+
+    With fewer steps than a run has slots, as many leftmost ones as the steps left ask for.
+    """
+
+    anneal: Annealing = greedy
+
+    def __call__(
+        self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
+    ) -> Int[Tensor, "B L"]:
+        drawn, _ = _drawn(self.anneal, state, prediction, u, vocabulary)
+        order = state.z.argsort(dim=-1, stable=True)
+        masked = prediction.at.gather(1, order)
+        beside = torch.nn.functional.pad(masked, (1, 1))
+        slot = torch.arange(masked.shape[1], device=masked.device).expand_as(masked)
+        first = torch.where(masked & ~beside[:, :-2], slot, 0).cummax(-1).values
+        last = torch.where(masked & ~beside[:, 2:], slot, slot.shape[1]).flip(-1).cummin(-1).values.flip(-1)
+        steps = (state.t / (state.t - s)).round().clamp(min=1)[:, None]  # left, this one included
+        now = masked & (slot - first < torch.ceil((last - first + 1) / steps))
+        return torch.where(torch.zeros_like(now).scatter(1, order, now), drawn, state.x)
+
+
+def _drawn(
+    anneal: Annealing, state: State, prediction: Prediction, u: Float[Tensor, "B L"], vocabulary: Vocabulary
+) -> tuple[Int[Tensor, "B L"], Float[Tensor, "B L"]]:
+    """(a token drawn for every masked slot, its chance)."""
+
+    def choose(log_score: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        chances = absorbing.final(log_score, vocabulary.mask)
+        tokens = anneal(chances, vocabulary).draw(u)
+        return tokens, chances.gather(1, tokens[:, None])[:, 0]
+
+    tokens, chance = in_portions(choose, prediction.portion, prediction.log_score, u[prediction.at])
+    certainty = torch.zeros_like(u)
+    certainty[prediction.at] = chance
+    return _put(state.x, prediction.at, tokens), certainty
 
 
 def _surest_around(

@@ -26,11 +26,11 @@ from ddot.core.projections import (
 )
 from ddot.core.records import UNKNOWN, Example, Prompt, State, Vocabulary
 from ddot.core.rng import fold
-from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction
+from ddot.core.sampling import Leap, LeftToRight, MostCertainFirst, Projection, Restriction, Reveal
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
-from ddot.infill.lengths import choose_lengths, length_chances, roomy, within_bounds
-from ddot.infill.scoring import Row, Tokens, gap_chances, token_chances
+from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
+from ddot.infill.scoring import Recorder, Row, Tokens, gap_chances, token_chances
 from ddot.infill.settings import TERMINALS, Settings
 from ddot.infill.template import Blank
 from ddot.infill.view import SLOTS, Span, View, lay_out
@@ -92,6 +92,7 @@ class Sample:
 
     window: Window
     lengths: Sequence[int] | None
+    left_to_right: bool = False
 
     @property
     def fixed(self) -> bool:
@@ -103,7 +104,9 @@ class Sample:
         steps = self.window.settings.steps
         if self.lengths is None or not self.fixed:
             return steps
-        return max(1, min(steps, sum(self.lengths)))  # at one token a step, more steps would change nothing
+        # At one token a step, or one a gap, more steps would change nothing.
+        gaps = np.bincount(self.window.view.after, self.lengths) if self.left_to_right else [sum(self.lengths)]
+        return max(1, min(steps, int(max(gaps))))
 
     @property
     def key(self) -> UInt64[np.ndarray, "1"]:
@@ -134,6 +137,14 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Found:
+    """The tokens of each blank and, where they were recorded, the log-chance of each when it was revealed."""
+
+    tokens: list[Tokens]
+    log_chances: list[float] | None = None
+
+
+@dataclass(frozen=True)
 class Filled:
     """The tokens of each blank of a window, the log-chances of tokens and lengths, and the seconds to read it."""
 
@@ -151,6 +162,7 @@ class Engine:
     def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
         self.model, self.tokenizer, self.shape = model.in_portions(shape.portion), tokenizer, shape
         self.alphabet = Alphabet(tokenizer)
+        self.planner, self.left_to_right = PLANNERS[model.config.planner], model.config.order == "left-to-right"
         self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
         self._no_loose_marks = without(*self.alphabet.loose_marks)
         self._fresh = Fresh(self.alphabet, model.device)
@@ -162,33 +174,32 @@ class Engine:
         reading = time.perf_counter() - start if self.tells_lengths else 0.0
         windows = [_hurried(window, start, reading) for window in windows]
         found = yield from self.tokens(windows, chances)
-        scored = [i for i, window in enumerate(windows) if window.seconds is None]
-        scores = yield from self._phase(
-            [(windows[i], found[i]) for i in scored], lambda one: self.shape.width(_slots(*one)), self._score
-        )
-        log_chances: list[list[float]] = [[] for _ in windows]
-        for i, score in zip(scored, scores, strict=True):
+        log_chances = [list(each.log_chances or []) for each in found]
+        unscored = [i for i, w in enumerate(windows) if found[i].log_chances is None and w.seconds is None]
+        filled = [(windows[i], found[i].tokens) for i in unscored]
+        scores = yield from self._phase(filled, lambda one: self.shape.width(_slots(*one)), self._score)
+        for i, score in zip(unscored, scores, strict=True):
             log_chances[i] = score
-        for window, each, tokens, log_chance in zip(windows, chances, found, log_chances, strict=True):
+        for window, each, one, log_chance in zip(windows, chances, found, log_chances, strict=True):
             if each is not None:
-                log_chance += gap_chances(window.view, each, tokens)
-        return [Filled(tokens, each, reading) for tokens, each in zip(found, log_chances, strict=True)]
+                log_chance += gap_chances(window.view, each, one.tokens)
+        return [Filled(one.tokens, each, reading) for one, each in zip(found, log_chances, strict=True)]
 
-    def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[list[Tokens]]]:
+    def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Found]]:
         """The tokens of each blank; a window whose slots moved freely and broke its bounds is sampled again."""
         samples = [
-            Sample(w, None if c is None else choose_lengths(w.view, w.blanks, c, w.key, w.draw))
+            self.sample(w, None if c is None else choose_lengths(w.view, w.blanks, c, w.key, w.draw, self.planner))
             for w, c in zip(windows, chances, strict=True)
         ]
         found = yield from self._phase(samples, self._alike, self._sample)
         retry = {
-            i: Sample(w, within_bounds(w.view, w.blanks, [len(tokens) for tokens in found[i]]))
+            i: self.sample(w, within_bounds(w.view, w.blanks, [len(tokens) for tokens in found[i].tokens]))
             for i, w in enumerate(windows)
-            if samples[i].lengths is None and not self._holds(w, found[i])
+            if samples[i].lengths is None and not self._holds(w, found[i].tokens)
         }
         again = yield from self._phase(list(retry.values()), self._alike, self._sample)
-        for i, tokens in zip(retry, again, strict=True):
-            found[i] = tokens
+        for i, better in zip(retry, again, strict=True):
+            found[i] = better
         return found
 
     def length_chances(self, windows: Sequence[Window]) -> Steps[list[Chances | None]]:
@@ -196,6 +207,10 @@ class Engine:
         if not self.tells_lengths:
             return [None] * len(windows)
         return (yield from self._phase(windows, self._planning_slots, self._plan))
+
+    def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
+        """A window with lengths, in the order in which this model reveals tokens."""
+        return Sample(window, lengths, self.left_to_right)
 
     @property
     def tells_lengths(self) -> bool:
@@ -220,13 +235,12 @@ class Engine:
         return [results[index] for index in range(len(items))]
 
     def _planning_slots(self, window: Window) -> int:
-        return roomy(len(window.view.prompt), self.model.config.slots)
+        return self.planner.slots(window.view.prompt, self.model.config.slots, self.shape.width)
 
     def _plan(self, windows: list[Window]) -> Steps[list[Chances]]:
         prompts = [window.view.prompt for window in windows]
         rows = self.shape.padded(prompts, prompts[-1])
-        no_keys = np.zeros(len(rows), np.uint64)  # a grid start draws nothing
-        chances = length_chances(self.model, rows, no_keys, self._planning_slots(windows[0]))
+        chances = self.planner.chances(self.model, rows, self._planning_slots(windows[0]))
         yield Step()
         return chances[: len(windows)]
 
@@ -253,21 +267,31 @@ class Engine:
         exact = prompt + sum(sample.lengths)
         return self.shape.width(exact) if sample.fixed else exact
 
-    def _sample(self, samples: list[Sample]) -> Steps[list[list[Tokens]]]:
-        for number, state in enumerate(self.states(samples)):
+    def _sample(self, samples: list[Sample]) -> Steps[list[Found]]:
+        recorder = Recorder() if self.left_to_right and samples[0].lengths is not None else None
+        for number, state in enumerate(self.states(samples, recorder)):
             yield Step(samples, state, number)
         if samples[0].lengths is None:
             gaps = gap_tokens(state, [sample.window.view.prompt for sample in samples], self.model.vocabulary)
-            return [_by_blank(sample.window, each, self.alphabet) for sample, each in zip(samples, gaps, strict=True)]
-        x = state.x.cpu().numpy()
-        return [[x[row, span.start : span.stop] for span in sample.spans] for row, sample in enumerate(samples)]
+            return [
+                Found(_by_blank(sample.window, each, self.alphabet)) for sample, each in zip(samples, gaps, strict=True)
+            ]
+        x, found = state.x.cpu().numpy(), []
+        for row, sample in enumerate(samples):
+            spans = [slice(span.start, span.stop) for span in sample.spans]
+            tokens = [x[row, span] for span in spans]
+            if recorder is None:
+                found.append(Found(tokens))
+            else:
+                found.append(Found(tokens, [c for span in spans for c in recorder.log_chances[row, span].tolist()]))
+        return found
 
     def _holds(self, window: Window, found: Sequence[Tokens]) -> bool:
         """Whether the blanks' bounds are kept."""
         spelt = map(self.alphabet.spell, found)
         return all(blank.holds(text) for blank, text in zip(window.blanks, spelt, strict=True))
 
-    def states(self, samples: Sequence[Sample]) -> Iterator[State]:
+    def states(self, samples: Sequence[Sample], recorder: Recorder | None = None) -> Iterator[State]:
         """The states of a batch, from t = 1 to 0; the first rows are those of the samples."""
         first, L = samples[0], self._sample_slots(samples[0])
         loose = self.is_loose(first.window.view)
@@ -278,8 +302,11 @@ class Engine:
             method: DDOT | FixedLength = self._moving(first.window.settings, prompts, L, form)
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
-        reveal = WithinWords(MostCertainFirst(first.window.settings.anneal), self.alphabet, spans)
-        rules = (Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
+        order = LeftToRight if first.left_to_right else MostCertainFirst
+        reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not first.left_to_right)
+        rules: tuple[Restriction, ...] = (Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
+        if recorder is not None:
+            reveal, rules = recorder.around(reveal), (recorder.restrict, *rules)
         if first.fixed:
             method = FixedLength(reveal=reveal, restrictions=rules)
         else:
@@ -297,7 +324,7 @@ class Engine:
         )
 
     def _moving_in_gaps(
-        self, samples: Sequence[Sample], reveal: WithinWords, L: int, rules: tuple[Restriction, ...]
+        self, samples: Sequence[Sample], reveal: Reveal, L: int, rules: tuple[Restriction, ...]
     ) -> DDOT:
         """Slots start anywhere and end in the blank they are meant for."""
         vocabulary = self.model.vocabulary

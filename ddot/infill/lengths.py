@@ -1,6 +1,7 @@
-"""Who decides how many tokens a blank gets: `choose_lengths`, from the chances the network gives to lengths."""
+"""Who decides how many tokens a blank gets: `choose_lengths`, from the chances that a `Planner` gives to lengths."""
 
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from ddot.core.rng import fold, uniform
 from ddot.infill.template import Blank
 from ddot.infill.view import SLOTS, TOKENS_A_WORD, View
 from ddot.methods.ddot import DDOT
+from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 
 # Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
@@ -24,12 +26,78 @@ _BREVITY = 10.0
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread as evenly as any
 
 
+@runtime_checkable
+class Planner(Protocol):
+    """Asks a network for the length of gaps."""
+
+    @property
+    def least(self) -> int:
+        """Words that a plain ___ holds at least."""
+        ...
+
+    def slots(self, prompt: Prompt, usual: int, width: Callable[[int], int]) -> int:
+        """L for a prompt; `usual` is the network's, `width` rounds up to a multiple that batches share."""
+        ...
+
+    def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
+        """For each prompt, the chances of each length class of the gap after each of its tokens."""
+        ...
+
+    def weighed(self, view: View, blanks: Sequence[Blank], chances: Float[Tensor, "n classes"]) -> Tensor:
+        """The same chances, with what is known of the blanks people leave."""
+        ...
+
+
+class GridPlanner:
+    """Reads the prompt as DDOT starts, at t = 1: tokens on a grid among [mask]s. Favours short fills."""
+
+    least = 0
+
+    def slots(self, prompt: Prompt, usual: int, width: Callable[[int], int]) -> int:
+        return roomy(len(prompt), usual)
+
+    def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
+        return length_chances(model, prompts, np.zeros(len(prompts), np.uint64), L)  # a grid draws nothing
+
+    def weighed(self, view: View, blanks: Sequence[Blank], chances: Float[Tensor, "n classes"]) -> Tensor:
+        return chances if view.prompt.free else _favour_short(chances)
+
+
+class TextPlanner:
+    """Reads the prompt as a text with one [mask] in every open gap (`methods.planning`).
+
+    Lengths that cannot hold the words a gap's blanks ask for have no chance; a plain ___ asks for one.
+    """
+
+    least = 1
+
+    def slots(self, prompt: Prompt, usual: int, width: Callable[[int], int]) -> int:
+        return width(len(prompt) + (0 if prompt.free else int(prompt.is_open.sum())))
+
+    def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
+        start = to_device(Planning().start([prompt.example for prompt in prompts], L, model.vocabulary), model.device)
+        chances = torch.softmax(model.gap_length_logits(start), -1).cpu()
+        return [row[given] for row, given in zip(chances, start.is_prompt.cpu(), strict=True)]
+
+    def weighed(self, view: View, blanks: Sequence[Blank], chances: Float[Tensor, "n classes"]) -> Tensor:
+        least = torch.zeros(len(chances))
+        for blank, after in zip(blanks, view.after, strict=True):
+            least[after] += blank.least
+        possible = chances * (gap_lengths.class_lengths() >= least[:, None])
+        total = possible.sum(-1, keepdim=True)
+        return torch.where(total > 0, possible / total.clamp(min=1e-30), chances)
+
+
+PLANNERS: dict[str, Planner] = {"grid": GridPlanner(), "text": TextPlanner()}
+
+
 def choose_lengths(
     view: View,
     blanks: Sequence[Blank],
     chances: Float[Tensor, "n classes"],
     key: UInt64[np.ndarray, "1"],
     draw: int = 0,
+    planner: Planner = PLANNERS["grid"],
 ) -> list[int]:
     """The number of tokens of each blank, within its bounds: the expected one, or, for draws 1, 2, …, a drawn one.
 
@@ -38,8 +106,7 @@ def choose_lengths(
     begin, swap = uniform(fold(key, 0x9A9), 2 * len(chances)).reshape(2, -1)
     u = torch.from_numpy((begin + (draw ^ (8 * swap).astype(np.int64)) * _GOLDEN) % 1)
     choose = drawn_length if draw else mean_length
-    if not view.prompt.free:
-        chances = _favour_short(chances)
+    chances = planner.weighed(view, blanks, chances)
     whole = rounded(expected_gap_lengths(view.prompt, chances, u, choose))
     shares = np.bincount(view.after, minlength=len(whole))
     lengths = []

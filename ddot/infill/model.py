@@ -107,7 +107,7 @@ class Model:
         """How a text is read: literals and blanks."""
         if isinstance(text, Template):
             return text
-        return words_in_order(text) if free else parse(text)
+        return words_in_order(text) if free else parse(text, self.engine.planner.least)
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""

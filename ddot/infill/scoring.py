@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ddot.core import absorbing, gap_lengths
 from ddot.core.chunks import in_portions
-from ddot.core.records import Prediction, Prompt, State, to_device
+from ddot.core.records import Prediction, Prompt, State, Vocabulary, to_device
+from ddot.core.sampling import Reveal
 from ddot.infill.view import View
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
@@ -67,6 +68,33 @@ def _chances_of(prediction: Prediction, tokens: Int[Tensor, "M"], mask: int) -> 
         return (absorbing.final(log_score, mask).gather(1, tokens[:, None])[:, 0],)
 
     return in_portions(of, prediction.portion, prediction.log_score, tokens)[0].cpu()
+
+
+class Recorder:
+    """Keeps the log-chance of every token at the step it is revealed: by the chain rule, their sum is the text's.
+
+    As a restriction it sees the prediction, before the rules of spelling change it; around a reveal, what is chosen.
+    """
+
+    log_chances: Float[Tensor, "B L"]
+
+    def restrict(self, state: State, prediction: Prediction) -> Prediction:
+        self.prediction = prediction
+        return prediction
+
+    def around(self, reveal: Reveal) -> Reveal:
+        def recorded(
+            state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
+        ) -> Int[Tensor, "B L"]:
+            x = reveal(state, prediction, s, u, vocabulary)
+            if not hasattr(self, "log_chances"):
+                self.log_chances = torch.zeros(x.shape)
+            at, revealed = prediction.at.cpu(), (x != vocabulary.mask).cpu()
+            chances = _chances_of(self.prediction, x[prediction.at], vocabulary.mask)
+            self.log_chances[at & revealed] = chances.clamp(min=_LEAST_CHANCE).log()[revealed[at]]
+            return x
+
+        return recorded
 
 
 def gap_chances(view: View, chances: Float[Tensor, "n classes"], found: Sequence[Tokens]) -> list[float]:

@@ -27,6 +27,11 @@ class Blank:
     def bounded(self) -> bool:
         return self.least > 0 or self.most is not None
 
+    @property
+    def counted(self) -> bool:
+        """Whether its words have to be counted: one word or more is just a first token that begins one."""
+        return self.least > 1 or self.most is not None
+
     def holds(self, fill: str) -> bool:
         """Whether a text has as many words as are asked for."""
         words = len(fill.split())
@@ -58,8 +63,11 @@ class Template:
         return "".join(pieces)
 
 
-def parse(source: str) -> Template:
-    """The template a user wrote. Mistakes are told with the character they stand at, counted from 1."""
+def parse(source: str, least: int = 0) -> Template:
+    """The template a user wrote; a blank without bounds holds at least so many words.
+
+    Mistakes are told with the character they stand at, counted from 1.
+    """
     if not source.strip():
         raise ValueError("the text is empty; write a sentence with ___ where words are missing")
     _check_characters(source)
@@ -73,7 +81,7 @@ def parse(source: str) -> Template:
         if slashes % 2:
             literals[-1].append(match[0][slashes:])
             continue
-        blank, place = _bounds(source, place)
+        blank, place = _bounds(source, place, Blank(least))
         blanks.append(blank)
         literals.append([])
     literals[-1].append(source[place:])
@@ -84,12 +92,12 @@ def parse(source: str) -> Template:
     return Template(tuple("".join(pieces) for pieces in literals), tuple(blanks))
 
 
-def _bounds(source: str, place: int) -> tuple[Blank, int]:
+def _bounds(source: str, place: int, plain: Blank) -> tuple[Blank, int]:
     """(the blank, where the text goes on) for what may follow a blank: bounds in braces, or \\{ for a plain brace."""
     if source.startswith("\\{", place):
-        return Blank(), place + 1
+        return plain, place + 1
     if not source.startswith("{", place):
-        return Blank(), place
+        return plain, place
     where = f"at character {place + 1} of {_short(source, place)}"
     advice = "write ___{3,8}, ___{5}, ___{3,} or ___{,8}; for a plain brace after a blank, ___\\{"
     end = source.find("}", place) + 1

@@ -33,9 +33,9 @@ class Pieces:
         rule = torch.full((len(spans), L), LATER)
         for row, some in enumerate(spans):
             for span in some:
-                counted = (8 if loose else 4) * span.blank.bounded
-                rule[row, span.start : span.stop] = LATER + counted
-                rule[row, span.start : min(span.start + 1, span.stop)] = span.first + counted
+                words = 8 if loose else 4  # from here on the rules where a mark is no word
+                rule[row, span.start : span.stop] = LATER + words * span.blank.counted
+                rule[row, span.start : min(span.start + 1, span.stop)] = span.first + words * span.blank.bounded
         self.rule, self.allowed = rule.to(device), alphabet.allowed.to(device)
 
     def __call__(self, state: State, prediction: Prediction) -> Prediction:
@@ -63,13 +63,13 @@ class WithinWords:
     """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
 
     The first token of a blank begins a word; so does every later one with a leading space. A token that would make too
-    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step the best one of the
-    other sort takes its place. One of the two sorts always fits.
+    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step, or always without
+    `waits`, the best one of the other sort takes its place. One of the two sorts always fits.
     """
 
-    def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]]):
-        self.reveal, self.begins = reveal, alphabet.begins
-        self.spans = [(row, s) for row, some in enumerate(spans) for s in some if s.blank.bounded and s.stop > s.start]
+    def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]], waits: bool = True):
+        self.reveal, self.begins, self.waits = reveal, alphabet.begins, waits
+        self.spans = [(row, s) for row, some in enumerate(spans) for s in some if s.blank.counted and s.stop > s.start]
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Tensor, vocabulary: Vocabulary
@@ -105,7 +105,7 @@ class WithinWords:
         rows, slots = torch.tensor(new, device=x.device).T
         place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)[rows, slots]  # among the scores
         sure = prediction.log_score[place, x[rows, slots]].tolist()
-        if s > 0:
+        if s > 0 and self.waits:
             best = [None] * len(new)
         else:
             scores = prediction.log_score[place]

@@ -42,6 +42,10 @@ class DenoiserConfig:
     surroundings: bool = False  # distances to the prompt tokens on either side
     gap_lengths: bool = False  # an embedding of told ones, a head for untold ones
     slots: int = 64  # L while lengths are unknown: the usual one of training
+    # How `infill` fills with this model. planner: lengths from DDOT's start at t = 1 ("grid"), or from the prompt read
+    # as a text with placeholders ("text"). order: tokens are revealed "surest" first, or "left-to-right".
+    planner: str = "grid"
+    order: str = "surest"
 
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":

@@ -279,7 +279,7 @@ def test_bounds_hold_for_every_length_and_any_scores(alphabet, tokenizer, name, 
             words = alphabet.spell(tokens).split()
             assert span.blank.least <= len(words) <= (span.blank.most or len(tokens))
             assert not set(tokens.tolist()) & {*alphabet.no_text, *alphabet.loose_marks}
-            rules = [span.first + 4] + [LATER + 4] * (len(tokens) - 1)
+            rules = [span.first + 4] + [LATER + 4 * span.blank.counted] * (len(tokens) - 1)
             if span.blank.bounded:
                 assert all(alphabet.allowed[rule, token] for rule, token in zip(rules, tokens, strict=True))
     for earlier, later in itertools.pairwise(states):  # what is revealed stays

@@ -19,7 +19,7 @@ from torch import nn
 
 from ddot.core.records import Example, Prediction, State
 from ddot.core.rng import row_keys
-from ddot.infill.engine import ALONE, Sample, Window
+from ddot.infill.engine import ALONE, Window
 from ddot.infill.lengths import choose_lengths, roomy
 from ddot.infill.model import Model, load
 from ddot.infill.scheduler import result_of
@@ -199,7 +199,7 @@ def _told(model: Model, text: str, steps: int) -> None:
     template = parse(text)
     seen = view(template, model.tokenizer, located=True)
     window = Window(seen, template.blanks, row_keys(0, 1), Settings(steps=steps))
-    for _ in model.engine.states([Sample(window, [12] * len(template.blanks))]):
+    for _ in model.engine.states([model.engine.sample(window, [12] * len(template.blanks))]):
         pass
 
 
