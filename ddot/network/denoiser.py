@@ -47,6 +47,11 @@ class DenoiserConfig:
     planner: str = "grid"
     order: str = "surest"
 
+    def __post_init__(self) -> None:
+        for name, known in (("planner", ("grid", "text")), ("order", ("surest", "left-to-right"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is '{getattr(self, name)}'; there are {' and '.join(known)}")
+
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":
         """Our own models: a Llama trunk with everything DDOT needs and we found to help."""
