@@ -11,7 +11,7 @@ from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, numbers, show
 @bench.command("coupling")
 def bench_coupling(
     as_json: AsJson = False,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Each contender is timed for so long.")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Seconds to time each contender for.")] = 1.0,
 ) -> None:
     """The linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
 
@@ -28,11 +28,11 @@ def bench_coupling(
 def bench_infill(
     model: ModelName = None,
     steps: Steps = 16,
-    rounds: Annotated[int, typer.Option(min=1, help="Times each sentence is filled.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds over the sentences.")] = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Milliseconds a sentence: as shipped, in float32, the plain way, moving slots, left to right; one run, one core.
+    """Milliseconds per sentence: as shipped, float32, plain, moving slots, left to right; one run, one core.
 
     On a GPU also long lists, plain and compiled.
 
@@ -51,14 +51,14 @@ def bench_infill(
 @bench.command("methods")
 def bench_methods(
     model: ModelName = None,
-    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "2,4,8,16",
-    texts: Annotated[int | None, typer.Option(min=1, help="Texts at once. Default: 1, or 512 on a GPU.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Times each is measured.")] = 3,
+    steps: Annotated[str, typer.Option(help="Numbers of steps, separated by commas.")] = "2,4,8,16",
+    texts: Annotated[int | None, typer.Option(min=1, help="Batch size. Default: 1, or 512 on a GPU.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds to measure.")] = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Milliseconds a text of left context, PoP and DDOT-U for each number of steps, and how many times as fast as left
-    context that is; one run, one core.
+    """Milliseconds per text of left context, PoP and DDOT-U by number of steps, and the speed-up over left context; one
+    run, one core.
 
     Example: ddot bench methods --steps 2,16
 
@@ -75,14 +75,15 @@ def bench_methods(
 @bench.command("train")
 def bench_train(
     networks: Annotated[list[str], typer.Argument(help="sedd-small, sedd-medium, smollm2, toy.")] = ["toy"],  # noqa: B006
-    length: Annotated[list[int], typer.Option(help="L, as often as wanted.")] = [64],  # noqa: B006
+    length: Annotated[list[int], typer.Option(help="L; may be repeated.")] = [64],  # noqa: B006
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    slots: Annotated[int, typer.Option(help="Slots a batch, B times L.")] = 2048,
+    slots: Annotated[int, typer.Option(help="Slots per batch, B times L.")] = 2048,
     steps: Annotated[int, typer.Option(help="Steps; the second half is timed.")] = 20,
     workers: Annotated[int, typer.Option(help="Loader processes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Training speed: slots a second, share of the measured bf16 matrix peak, waiting for data, couplings on and off.
+    """Training speed: slots per second, share of the measured bf16 matrix peak, time spent waiting for data, with and
+    without couplings.
 
     Example: ddot bench train smollm2 sedd-small --device cuda --slots 131072 --steps 60 --workers 14
     """

@@ -32,10 +32,10 @@ from ddot.evaluation.filling import (
     planned_lengths,
     true_lengths,
 )
-from ddot.evaluation.kept import Sampling
 from ddot.evaluation.rows import UNFILLED
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.fixed_length import FixedLength
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
@@ -71,7 +71,7 @@ _REVEALS: dict[str, tuple[str, Reveal]] = {
     "-drawn": (", pads drawn", MostCertainFirst(greedy_words)),
 }
 _STARTS: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": AsText()}
-_STILL = Sampling(still=True)
+_STILL = FixedLength(reveal=MostCertainFirst())
 
 
 def _moving(start: str, couple: bool = True) -> Written:
@@ -113,11 +113,11 @@ def _kept() -> Iterator[Contender]:
     for suffix in ("", "-drawn"):
         how, reveal = _REVEALS[suffix]
         for one in starts:
-            filling = Kept(Sampling(terminal=_STARTS[one.name], reveal=reveal))
+            filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=reveal))
             name, label = f"{one.name}-kept{suffix}", f"{one.label}, words kept{how}"
             yield replace(one, name=name, label=label, filling=filling, variant=True)
     for one in starts[:2]:
-        filling = Kept(Sampling(terminal=_STARTS[one.name]), planned_lengths)
+        filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=MostCertainFirst()), planned_lengths)
         name, label = f"{one.name}-planned", f"{one.label}, planned lengths"
         yield replace(one, name=name, label=label, filling=filling, variant=True)
 

@@ -19,8 +19,7 @@ from ddot.core.records import Prompt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import TASKS, BenchmarkItem, Prompted, Text
-from ddot.evaluation.kept import Sampling, fill
-from ddot.infill.engine import gap_tokens
+from ddot.infill.engine import gap_tokens, kept
 from ddot.infill.lengths import mean_length, plan, roomy
 from ddot.infill.model import Model
 from ddot.methods.ddot import DDOT
@@ -137,12 +136,12 @@ class Kept:
     `lengths` tells the network the length of each gap beforehand; without it, pads decide.
     """
 
-    sampling: Sampling = field(default_factory=Sampling)
+    method: DDOT | FixedLength
     lengths: ChooseLengths | None = None
     tasks: tuple[str, ...] = TASKS
 
     def learnt_from(self, trained: Trainable) -> bool:
-        return _learnt(FixedLength() if self.sampling.still else DDOT(self.sampling.terminal), trained)
+        return _learnt(self.method, trained)
 
     def texts(
         self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
@@ -160,13 +159,16 @@ class Kept:
 
         def filled(rows: list[int], L: int) -> dict[int, Text]:
             prompts = [asked.prompts[i] for i in rows]
-            sampling = replace(self.sampling, steps=steps, slots=L)
-            *_, last = fill(model.denoiser, prompts, asked.keys[rows], sampling)
+            method, examples = self.method, [prompt.example for prompt in prompts]
+            if isinstance(method, DDOT):
+                method = replace(method, projections=kept(model.denoiser, prompts, L))
+            *_, last = method.sample(model.denoiser, examples, L, steps, asked.keys[rows])
             gaps = gap_tokens(last, prompts, model.denoiser.vocabulary)
             return {i: asked.items[i].filled(each, model.tokenizer) for i, each in zip(rows, gaps, strict=True)}
 
         # Still slots beyond the text hold [pad]s, so widths may be rounded up and more texts share one.
-        return asked.batches(filled, max(1, model.denoiser.config.slots // 4) if self.sampling.still else 1)
+        still = isinstance(self.method, FixedLength)
+        return asked.batches(filled, max(1, model.denoiser.config.slots // 4) if still else 1)
 
 
 class _Asked:

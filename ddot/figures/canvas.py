@@ -1,4 +1,4 @@
-"""What all figures share: the form of the file, a canvas with the house's settings, the finished bytes."""
+"""What all figures share: the file format, a canvas with common settings, the finished bytes."""
 
 import io
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def form_of(path: Path | str) -> str:
-    """The form a figure is to have: png or svg. Asked before anything is worked out."""
+    """The format of a figure, png or svg; checked before any work."""
     form = Path(path).suffix.lower().removeprefix(".")
     if form not in ("png", "svg"):
         raise ValueError(f"'{path}' ends in neither .png nor .svg; give a name that ends in one of them")
@@ -17,7 +17,7 @@ def form_of(path: Path | str) -> str:
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Any]:
-    """An empty figure, in inches; it is drawn and turned into bytes inside."""
+    """An empty figure, in inches, to be drawn and saved inside."""
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -27,8 +27,8 @@ def canvas(width: float, height: float) -> Iterator[Any]:
     settings: Any = {
         "font.family": "sans-serif",
         "font.size": 9.0,
-        "svg.fonttype": "none",  # words stay words, to be searched and copied
-        "svg.hashsalt": "ddot",  # the same figure is the same file
+        "svg.fonttype": "none",  # text stays text, to be searched and copied
+        "svg.hashsalt": "ddot",  # the same figure gives the same file
         "axes.spines.top": False,
         "axes.spines.right": False,
     }

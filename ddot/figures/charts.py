@@ -1,4 +1,4 @@
-"""Draw curves: a panel for each chart, one legend. PNG or SVG, by the file's name. Needs the extra `plots`."""
+"""Draw curves: a panel for each chart, one legend. PNG or SVG by the file name. Needs the extra `plots`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from ddot.figures.canvas import canvas, form_of, image
 from ddot.figures.curves import Chart, Curve
 from ddot.files import write_whole
 
-_WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels beside each other
-# Curves of one method in one figure: other ways, other models.
+_WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels per row
+# Of curves with the same colour in one figure: variants, other models.
 _DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 4)), (0, (9, 3)), (0, (6, 1, 1, 1)))
 Look = tuple[str, str, Any]  # colour, mark, dashes
 
@@ -39,7 +39,7 @@ def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
 
 
 def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:
-    """How the curves of one figure look, by name."""
+    """The looks of the curves in one figure, by name."""
     found: dict[str, Look] = {}
     drawn: Counter[tuple[str, str]] = Counter()
     for curve in (curve for chart in charts for curve in chart.curves):
@@ -51,7 +51,7 @@ def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:
 
 
 def _dashes(number: int) -> Any:
-    """How the line of the first, second, … curve of one method is broken."""
+    """The dashes of the first, second, … curve with the same colour."""
     return _DASHES[number] if number < len(_DASHES) else (0, (number, 2, 2, 2))
 
 
@@ -87,7 +87,7 @@ def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dash
     look = {"color": colour, "marker": mark, "linestyle": dashes}
     (line,) = axes.plot(xs, ys, **look, markersize=4.5, linewidth=1.4, label=curve.name)
     line.set_gid(name)
-    ends = (curve.points[0], curve.points[-1])  # at every point notes would stand on each other
+    ends = (curve.points[0], curve.points[-1])  # at every point, notes would overlap
     for point in curve.points:
         if point.low is not None:
             axes.plot([point.x] * 2, [point.low, point.high], color=colour, linewidth=0.8, alpha=0.6)

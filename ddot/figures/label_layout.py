@@ -1,7 +1,4 @@
-"""Labels: text that is fit to be shown, along a line where none covers another.
-
-Knows nothing about what the labels stand for.
-"""
+"""Labels along a line: printable, and without overlaps."""
 
 import numpy as np
 from jaxtyping import Float
@@ -10,12 +7,12 @@ from jaxtyping import Float
 def spread(
     starts: Float[np.ndarray, "n"], sizes: Float[np.ndarray, "n"], low: float, high: float, whole: bool = False
 ) -> Float[np.ndarray, "n"]:
-    """Where labels begin that would like to begin at `starts`: in the order given, none over another, in [low, high].
+    """Where labels begin that want to begin at `starts`: in order, without overlaps, in [low, high].
 
-    Moved as little as can be (least squares), then pushed inside. Labels that are too large in all begin at `low` and
-    run past `high`. `whole` sizes and bounds give whole places, as the cells of a terminal are.
+    Moved as little as possible (least squares), then pushed inside. Labels too large in total begin at `low` and run
+    past `high`. `whole`: at whole numbers, such as the cells of a terminal.
     """
-    before = np.cumsum(sizes) - sizes  # the room that all earlier labels need
+    before = np.cumsum(sizes) - sizes  # the space that all earlier labels need
     packed = ascending(starts - before)
     if whole:
         packed = np.floor(packed + 0.5)
@@ -23,7 +20,7 @@ def spread(
 
 
 def ascending(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """The nearest numbers that never fall (least squares): neighbours out of order share their mean."""
+    """Isotonic regression: the nearest non-decreasing numbers."""
     blocks: list[tuple[float, int]] = []
     for value in values.tolist():
         mean, count = value, 1
@@ -35,5 +32,5 @@ def ascending(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
 
 
 def printable(text: str) -> str:
-    """Text without what would steer a terminal or break a line."""
+    """Text without control characters and line breaks."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)

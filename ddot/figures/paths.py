@@ -1,7 +1,4 @@
-"""The ways of slots through time, as data: those of a filling and those a sentence is taught with.
-
-Knows nothing about how they are drawn.
-"""
+"""Paths of slots over time: those of a fill, and the training paths of a sentence. Data only, no drawing."""
 
 import re
 from bisect import bisect_right, insort
@@ -24,7 +21,7 @@ _LONGEST = 22  # characters of a label
 
 @dataclass(frozen=True)
 class Track:
-    """The way of one slot: its place at each time. Its word is known from times[known] on."""
+    """The path of one slot: its place at each time. Its word is known from times[known] on."""
 
     kind: int  # PROMPT, RESPONSE, PAD
     label: str
@@ -35,7 +32,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A whole text, its words or pieces in order, and which of them are given."""
+    """A text, its words or pieces in order, and which of them are given."""
 
     text: str
     words: list[str]
@@ -43,14 +40,14 @@ class Sentence:
 
 
 def sentence_of(frame: Frame) -> Sentence:
-    """The text of a filling's last frame, piece by piece, with what was given as the prompt."""
+    """The text of a last frame, piece by piece."""
     order = sorted(range(len(frame.pieces)), key=lambda slot: (frame.positions[slot], slot))
     words = [(frame.pieces[slot], frame.given[slot]) for slot in order if frame.pieces[slot]]
     return Sentence(frame.text, [str(piece).strip() for piece, _ in words], [given for _, given in words])
 
 
 def marked_sentence(text: str, seed: int = 0) -> Sentence:
-    """A sentence whose [missing words] stand in brackets; without brackets, some are chosen as in training."""
+    """A sentence with its [missing words] in brackets; without brackets, some are chosen as in training."""
     if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text)):
         raise ValueError(f"'{text}' has a bracket without its other half; write it as in 'She [opened the] door'")
     words, is_prompt = [], []
@@ -69,7 +66,7 @@ def marked_sentence(text: str, seed: int = 0) -> Sentence:
 
 
 def tracks(frames: Sequence[Frame], scaled: bool) -> list[Track]:
-    """The way of every slot through the frames, in slots or scaled by what eq. init_pos shrinks the text with."""
+    """The path of every slot, in slots, or scaled to undo the shrinking of eq. init_pos."""
     last, L = frames[-1], len(frames[-1].pieces)
     kinds = [
         PROMPT if given else PAD if piece == "" else RESPONSE
@@ -105,8 +102,8 @@ def coupled(sentence: Sentence, slots: int | None, seed: int, coupling: Coupling
 
 
 def crossings(z_T: Float[np.ndarray, "n"], z_0: Float[np.ndarray, "n"]) -> int:
-    """How many pairs of straight paths from z_T to z_0 cross between their ends."""
-    passed: list[float] = []  # where the paths that start before this one end
+    """The number of pairs of straight paths from z_T to z_0 that cross."""
+    passed: list[float] = []  # ends of the paths that start before this one
     count = 0
     for place in np.lexsort((z_0, z_T)).tolist():
         count += len(passed) - bisect_right(passed, float(z_0[place]))
@@ -115,7 +112,7 @@ def crossings(z_T: Float[np.ndarray, "n"], z_0: Float[np.ndarray, "n"]) -> int:
 
 
 def crossings_within(some: Sequence[Track], kind: int) -> int:
-    """How many pairs of one kind of slots end in another order than they started."""
+    """The number of pairs of slots of one kind that swap their order."""
     members = [track for track in some if track.kind == kind]
     return crossings(np.array([t.places[0] for t in members]), np.array([t.places[-1] for t in members]))
 
@@ -131,7 +128,7 @@ def from_slots(places: np.ndarray, L: int) -> np.ndarray:
 
 
 def _short(piece: str | None) -> str:
-    """The label of a piece: none for a slot without a word."""
+    """The label of a piece; empty for a slot without a word."""
     if not piece:
         return ""
     shown = printable(piece).strip() or "␣"

@@ -1,7 +1,7 @@
-"""Filling, watched in a terminal: words slide to their places while masked slots turn into words.
+"""A fill, animated in a terminal: words slide to their places while masked slots turn into words.
 
-Given words move above a line and open slots below it; the line has a mark at the exact place of each. Where there is no
-terminal, or a dumb one, every frame is one plain line.
+Given words move above a line and open slots below it; marks on the line show exact positions. Without a terminal, or in
+a dumb one, every frame is one plain line.
 """
 
 import time
@@ -16,15 +16,15 @@ from rich.text import Text
 from ddot.figures.label_layout import printable, spread
 from ddot.infill.frames import MASKED, Frame
 
-# Colours of the sixteen every terminal has, which follow its theme.
+# Of the sixteen standard colours, which follow the terminal's theme.
 GIVEN, FILLED, WAITING = "bright_blue", "bold yellow", "dim"
-_PICTURES = 8  # between two frames, so that words slide and do not jump
-_LEAST_WIDTH = 24  # below, only the text is shown
+_PICTURES = 8  # between two frames, so that words slide
+_LEAST_WIDTH = 24  # narrower terminals show only the text
 _TYPICAL = 7  # cells a slot takes: a word and a space
 
 
 def watch(frames: Iterable[Frame], console: Console | None = None, delay: float = 0.15) -> list[Frame]:
-    """Show frames as they come, `delay` seconds for each step, and return them. The last one stays on the screen."""
+    """Show frames as they come, `delay` seconds per step, and return them. The last one stays on screen."""
     console = console or Console()
     if not console.is_terminal or console.is_dumb_terminal:
         return [_print_line(frame, console) for frame in frames]
@@ -39,14 +39,14 @@ def watch(frames: Iterable[Frame], console: Console | None = None, delay: float 
 
 
 def between(start: Frame, end: Frame, count: int) -> Iterator[Frame]:
-    """`count` frames on the way from one to the next: places move evenly, words are those of the end."""
+    """`count` frames from one to the next: positions move evenly, words are those of the end."""
     for share in np.linspace(0, 1, count + 1)[1:].tolist():
         places = [(1 - share) * a + share * b for a, b in zip(start.positions, end.positions, strict=True)]
         yield Frame((1 - share) * start.t + share * end.t, end.pieces, places, end.given)
 
 
 def picture_of(frame: Frame, width: int, height: int) -> Group:
-    """What the terminal shows of a frame: how far it is, where slots are, how the text reads."""
+    """A frame on the terminal: progress, positions of slots, current text."""
     width = max(1, width - 1)  # some terminals wrap a line that fills the last column
     parts = [progress_line(frame, width), Text()]
     text = reading_text(frame)
@@ -59,7 +59,7 @@ def picture_of(frame: Frame, width: int, height: int) -> Group:
 
 
 def progress_line(frame: Frame, width: int) -> Text:
-    """The time left and a bar of the way gone."""
+    """The time left, and a progress bar."""
     masked = sum(piece is None for piece in frame.pieces)
     label = f"t {frame.t:.2f} "
     note = f" {masked} masked" if masked else " done" if frame.t <= 0 else " all words found"
@@ -75,7 +75,7 @@ def progress_line(frame: Frame, width: int) -> Text:
 
 
 def reading_text(frame: Frame) -> Text:
-    """How the text reads now, as `Frame.text`, in colours."""
+    """The current text, as `Frame.text`, in colours."""
     text = Text()
     for slot in _reading_order(frame):
         piece = frame.pieces[slot]
@@ -85,14 +85,14 @@ def reading_text(frame: Frame) -> Text:
 
 
 def stage_of(frame: Frame, width: int) -> list[Text]:
-    """The lines that show where slots are: given words, a line with marks at the exact places, open slots."""
+    """Lines that show where slots are: given words, a line with marks, open slots."""
     shown = [
         slot for slot in _reading_order(frame) if frame.pieces[slot] != ""
     ]  # pads and the text's ends hold no word
     if not shown:
         return []
     places = np.array([frame.positions[slot] for slot in shown])
-    # The text fills the width at every moment: it shrinks while slots turn out to be pads.
+    # The text always fills the width: it shrinks as slots turn out to be pads.
     reach = max(float(places[-1] - places[0]), 1e-9)
     columns = dict(zip(shown, np.rint((places - places[0]) / reach * (width - 1)).astype(int).tolist(), strict=True))
     above, below = ([slot for slot in shown if frame.given[slot] == given] for given in (True, False))
@@ -106,7 +106,7 @@ def stage_of(frame: Frame, width: int) -> list[Text]:
 
 
 def _lanes(frame: Frame, slots: list[int], columns: dict[int, int], width: int) -> list[Text]:
-    """Lines with the words of some slots near their columns. Neighbours take turns, so that a word keeps its lane."""
+    """Lines with words near their columns. Neighbours alternate, so that a word keeps its lane."""
     if not slots:
         return []
     labels = {slot: _label(frame, slot, width) for slot in slots}

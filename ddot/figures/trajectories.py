@@ -1,7 +1,7 @@
-"""Figures of slots that move: what a model does (`trajectories`) and what it is taught (`training_paths`).
+"""Figures of moving slots: during a fill (`trajectories`) and in training (`training_paths`).
 
-Time runs from noise (t = 1, left) to text (t = 0, right); the text is read from top to bottom. PNG or SVG, by the
-file's name. Needs the extra `plots`.
+Time runs from noise (t = 1, left) to text (t = 0, right); the text reads from top to bottom. PNG or SVG by the file
+name. Needs the extra `plots`.
 """
 
 import textwrap
@@ -24,7 +24,7 @@ from ddot.figures.paths import Sentence, Track, coupled, crossings_within, from_
 from ddot.files import write_whole
 from ddot.infill.frames import Frame
 
-COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # told apart by colour-blind readers
+COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # safe for colour-blind readers
 WAITING = "#A8A8A8"
 _NAMES = {PROMPT: "given (prompt)", RESPONSE: "filled in (response)", PAD: "left empty (pad)"}
 
@@ -39,7 +39,7 @@ _BETWEEN, _HEADING = 0.6, 0.11  # two rulers; characters of the heading
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: tracks, what their places are measured in, and which places are shown at least."""
+    """One picture: tracks, the unit of their places, and the least range shown."""
 
     title: str
     measure: str
@@ -49,11 +49,11 @@ class Panel:
 
 
 def trajectories(frames: Sequence[Frame], path: Path | str, scaled: bool | None = None) -> None:
-    """Draw where slots are at every moment of a filling (the paper's Path Visualizations).
+    """Draw the positions of slots during a fill (the paper's Path Visualizations).
 
-    Unscaled places are counted in slots of the context. Scaled ones lie in [-1, 1], with the shrinking of a text that
-    is shorter than its context undone: pads run level, and straight paths may bend. None shows both: side by side, or
-    as two rulers of one picture when there are no pads and the two look the same.
+    Unscaled places count slots of the context. Scaled ones lie in [-1, 1] and undo the shrinking of a text that is
+    shorter than its context: pads run level, and straight paths may bend. None shows both: side by side, or as two
+    axes of one picture where they look the same because there are no pads.
     """
     form = form_of(path)
     if not frames:
@@ -85,10 +85,10 @@ def training_paths(
     couplings: Mapping[str, Coupling] = COUPLINGS,
     terminal: Terminal = random_terminal,
 ) -> dict[str, dict[str, int]]:
-    """Draw the straight paths a sentence is taught with, a picture for each coupling; returns the crossings counted.
+    """Draw the straight training paths of a sentence under each coupling; returns the crossings.
 
-    All pictures start from the same terminal places; only who starts where differs. Without `slots` there is a third
-    more than words. The result has for each coupling the crossings within "prompt" and within "response".
+    All pictures have the same terminal positions; only their assignment differs. `slots` defaults to a third more than
+    words. The result has, for each coupling, the crossings within "prompt" and within "response".
     """
     form = form_of(path)
     panels, counts = [], {}
@@ -108,7 +108,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler: int | None = None) -> bytes:
-    """The finished file. `ruler`: a second ruler counts so many slots."""
+    """The finished file. `ruler`: the number of slots on a second axis."""
     labelled = max(sum(track.label != "" for track in panel.tracks) for panel in panels)
     letters = max((cell_len(track.label) for panel in panels for track in panel.tracks), default=0)
     high = max(_LEAST_HIGH, _LINE * labelled + 0.3)
@@ -160,7 +160,7 @@ def _draw(axes: Any, panel: Panel, number: int, label_height: float) -> None:
 
 
 def _name_ruler(axes: Any, name: str, place: float) -> None:
-    """What a ruler counts, written at its head."""
+    """The unit of an axis, at its top."""
     axes.annotate(
         name,
         (place, 1.0),
@@ -174,7 +174,7 @@ def _name_ruler(axes: Any, name: str, place: float) -> None:
 
 
 def _draw_track(axes: Any, track: Track, name: str) -> None:
-    """One slot: grey while masked, in its colour once its word is known; a dot where that happens. Pads are faint."""
+    """One slot: grey while masked, then in its colour, with a dot where its word is revealed. Pads are faint."""
     colour, empty = COLOURS[track.kind], track.kind == PAD or not track.label
     width, alpha = (0.8, 0.8) if empty else (1.6, 0.95)
     masked, known = slice(0, track.known + 1), slice(track.known, None)

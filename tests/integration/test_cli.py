@@ -358,8 +358,8 @@ def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp
     differences.write_text(found)
     assert "+100.0" in told("tables", differences, "--table", "differences").out
     asked = (rows, "--bench", tmp_path, "--methods", "planned,lc", "--metrics")
-    assert "d2 is no sum over items" in told("compare", *asked, "d2,bleu4").err
-    assert "d2 is no sum over items" in mistake(capsys, monkeypatch, "compare", *asked, "d2")
+    assert "d2 is not a sum over items" in told("compare", *asked, "d2,bleu4").err
+    assert "d2 is not a sum over items" in mistake(capsys, monkeypatch, "compare", *asked, "d2")
     asked = ("score", rows, "--bench", tmp_path, "--metrics", "perplexity")
     assert "perplexity needs a language model" in mistake(capsys, monkeypatch, *asked)
     sure = told("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)

@@ -448,7 +448,7 @@ def test_difference_is_paired():
     assert difference(mean(values.tolist()), mean(values.tolist())).wins == 0.5
     with pytest.raises(ValueError, match="cannot be paired"):
         difference(mean([1.0]), mean([1.0, 2.0]))
-    with pytest.raises(ValueError, match="wants items"):
+    with pytest.raises(ValueError, match="needs items"):
         interval(mean([]))
 
 

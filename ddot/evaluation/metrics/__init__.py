@@ -1,12 +1,12 @@
-"""What filled texts are measured with. `score` gives the row of a table; the metrics by themselves return `Sums`.
+"""Metrics of filled texts. `score` gives the numbers of a row; each metric by itself returns `Sums`.
 
-sums.py       a metric as sums over items; confidence intervals, paired differences
+sums.py       a metric as sums over items: confidence intervals, paired differences
 words.py      on words: BLEU, NIST, success rate, exact match, length error, distinct n-grams
 meteor.py     METEOR 1.5 (Java), and NLTK's under its own name
 code_bleu.py  CodeBLEU of Python
 fills.py      on blanks: ROUGE, length error, empty fills
 fluency.py    perplexity under a causal language model
-scoring.py    all that is asked for, of one set of texts or of two against each other
+scoring.py    several metrics of one set of texts, or the differences between two
 """
 
 from ddot.evaluation.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score, usual

@@ -1,4 +1,4 @@
-"""CodeBLEU of Python programs, by the package the paper used."""
+"""CodeBLEU of Python programs, by the package that the paper used."""
 
 import json
 import os
@@ -19,24 +19,24 @@ json.dump(calc_codebleu(references, texts, "python"), sys.stdout)
 def code_bleu(references: Sequence[str], texts: Sequence[str]) -> float:
     """Corpus CodeBLEU in percent: BLEU, BLEU with keywords, syntax trees and data flow, a quarter each.
 
-    It runs in a Python of its own with fixed hashes: the package lists sets, and which data flows match depends on
-    their order (0.01 of a hundred from run to run, measured on 100 functions).
+    Runs in a subprocess with a fixed hash seed: the package iterates over sets, and which data flows match depends on
+    their order (±0.01 between runs, measured on 100 functions).
     """
     with extra("CodeBLEU", "metrics"):
         import codebleu  # noqa: F401
         import tree_sitter_python  # noqa: F401
 
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _CHILD],  # -P: a codebleu.py in the working folder is not meant
+        [sys.executable, "-P", "-c", _CHILD],  # -P: ignore a codebleu.py in the working folder
         input=json.dumps([list(references), list(texts)]),
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     if done.returncode:
-        raise ValueError(f"CodeBLEU failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+        raise ValueError(f"CodeBLEU failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     parts = json.loads(done.stdout)
     if not parts["dataflow_match_score"]:
-        # The package counts "none matched" as "all matched": empty texts would score 25.
+        # The package takes "none matched" for "all matched": empty texts would score 25.
         raise ValueError("CodeBLEU is undefined here: no data flow of the references is found in the texts")
     return 100 * parts["codebleu"]

@@ -1,4 +1,4 @@
-"""METEOR: version 1.5 as its authors wrote it, in Java, and NLTK's own one. They are different metrics."""
+"""METEOR 1.5, its authors' Java program, and NLTK's METEOR. They are different metrics."""
 
 import shutil
 import subprocess
@@ -16,18 +16,18 @@ from jaxtyping import Float
 from ddot.evaluation.metrics.sums import Sums, extra, mean
 from ddot.evaluation.metrics.words import Words
 
-# English, task "rank": the program's own choice for `-l en`.
+# English, task "rank": the program's default for `-l en`.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _MATCHERS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
-_FIELDS = 23  # statistics the program gives for a text
+_FIELDS = 23  # statistics per text
 _DEBIAN = Path("/usr/share/wordnet")
 
 
 def meteor(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
-    """Corpus METEOR 1.5, English, in percent. Java aligns the words, which takes some 10 s before the first text."""
+    """Corpus METEOR 1.5, English, in percent. Java takes some 10 s to start."""
     java, jar = shutil.which("java"), _jar()
     if java is None:
-        raise ValueError("METEOR 1.5 is a Java program and there is no `java` on the PATH; install a Java runtime")
+        raise ValueError("METEOR 1.5 is a Java program and `java` is not on the PATH; install a Java runtime")
     command = [java, "-Xmx2G", "-jar", jar.name, "-", "-", "-stdio", "-l", "en", "-norm"]
     asked = [f"SCORE ||| {_line(r)} ||| {_line(t)}\n" for r, t in zip(references, texts, strict=True)]
     done = subprocess.run(command, input="".join(asked).encode(), capture_output=True, cwd=jar.parent)
@@ -56,22 +56,20 @@ def _jar() -> Path:
 
 
 def _line(words: Words) -> str:
-    """One line without the program's own separator."""
+    """One line, without the program's separator."""
     return " ".join(" ".join(words).replace("|||", " ").split())
 
 
 def meteor_sums(fields: Float[np.ndarray, "items 23"]) -> Sums:
-    """METEOR from the program's statistics of each text.
-
-    They are: words of text and reference, function words of both; for each matcher content words matched in text and
-    reference, function words matched in both; chunks; words matched in both.
+    """METEOR from the program's statistics of each text: words of text and reference, function words of both; for each
+    matcher, content words matched in text and reference, function words matched in both; chunks; words matched in both.
     """
     lengths, matched = fields[:, :4], fields[:, 4:20].reshape(-1, 4, 4)
     # Content words count δ, function words 1 − δ.
     wanted = _DELTA * (lengths[:, :2] - lengths[:, 2:]) + (1 - _DELTA) * lengths[:, 2:]
     found = _MATCHERS @ (_DELTA * matched[:, :, :2] + (1 - _DELTA) * matched[:, :, 2:])
     chunks, words = fields[:, 20], fields[:, 21:]
-    # The program takes a text that is matched whole, in order, as not broken at all: no chunk, not one.
+    # The program counts a text that is matched whole, in order, as zero chunks, not one.
     whole = (chunks == 1) & (words == lengths[:, :2]).all(1)
     return Sums(np.column_stack([wanted, found, np.where(whole, 0, chunks), words.mean(1)]), _meteor)
 
@@ -101,7 +99,7 @@ def meteor_nltk(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
 
 
 def _wordnet() -> Any:
-    """The reader of WordNet that NLTK's METEOR asks for synonyms."""
+    """NLTK's reader of WordNet, for synonyms."""
     from nltk.corpus import wordnet
 
     try:
@@ -122,7 +120,7 @@ def _debian(folder: Path) -> Any:
     from nltk.corpus.reader import WordNetCorpusReader
 
     class Reader(WordNetCorpusReader):
-        """Debian leaves out the names of topics and the table of senses, which no synonym needs."""
+        """Debian's package lacks the names of topics and the table of senses, which synonyms do not need."""
 
         def open(self, file: str) -> Any:
             return StringIO("".join(f"{i:02} - -\n" for i in range(45))) if file == "lexnames" else super().open(file)

@@ -1,4 +1,4 @@
-"""All the metrics asked for, of filled texts against the items they fill."""
+"""Several metrics of filled texts against their items."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,12 +29,12 @@ from ddot.evaluation.metrics.words import (
     success,
 )
 
-Text = str | Words  # words, or a whole text: split at white space where words are wanted
+Text = str | Words  # a whole text is split at white space where words are needed
 
 
 @runtime_checkable
 class Reference(Protocol):
-    """An item, as far as metrics go: the words of its reference, and those that were given."""
+    """What most metrics need of an item: the words of its reference, and those given."""
 
     @property
     def words(self) -> Sequence[str]: ...
@@ -45,7 +45,7 @@ class Reference(Protocol):
 
 @runtime_checkable
 class WholeReference(Reference, Protocol):
-    """An item that also keeps its reference as it is written, line breaks and all: a program."""
+    """An item that also has its reference verbatim: a program."""
 
     @property
     def text(self) -> str: ...
@@ -53,7 +53,7 @@ class WholeReference(Reference, Protocol):
 
 @runtime_checkable
 class GappedReference(Reference, Protocol):
-    """An item that also says how many words are missing before each given one, and behind the last."""
+    """An item that also knows how many words are missing before each given one, and after the last."""
 
     @property
     def missing(self) -> Sequence[int]: ...
@@ -71,7 +71,7 @@ class MarkedReference(Reference, Protocol):
 
 @dataclass(frozen=True)
 class Filled:
-    """Filled texts beside their items, in the forms the metrics read."""
+    """Filled texts and their items, in the forms that metrics read."""
 
     items: Sequence[Reference]
     given: list[list[str]]
@@ -83,7 +83,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Measured:
-    """The metrics of some texts that could be had, and why the others could not."""
+    """The metrics that could be computed, and why the others could not."""
 
     found: Mapping[str, Sums | float]
     missing: Mapping[str, str]
@@ -91,7 +91,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Fluency:
-    """A language model for perplexity (see fluency.py) with the name it has in rows."""
+    """A language model for perplexity (see fluency.py), with its name in rows."""
 
     name: str
     nats: Callable[..., Any]
@@ -142,11 +142,11 @@ def score(
     samples: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The metrics `wanted`, by name. A metric that cannot be had leaves a sentence under "missing", the others go on.
+    """The metrics `wanted`, by name; "missing" says why one could not be computed.
 
-    Beside success "kept" says of how many texts it holds: {words given: [texts that keep them, texts]}.
-    With `samples` resamples of the items, "intervals" holds [low, high] at 95% for metrics that are sums over items.
-    `language_model`, for perplexity: a folder, or a function (see fluency.py); a `Fluency` is named beside it.
+    With success, "kept" counts {words given: [texts that keep them, texts]}. With `samples` resamples of the items,
+    "intervals" holds [low, high] at 95% for metrics that are sums over items. `language_model`: a folder, or a function
+    (see fluency.py); the name of a `Fluency` is added.
     """
     had = measure(items, texts, wanted, language_model)
     row: dict[str, Any] = {name: _value(metric) for name, metric in had.found.items()}
@@ -161,7 +161,7 @@ def score(
 
 
 def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """`texts` minus `others` in each metric that both have: the fields of a `Difference`. "missing" as in `score`."""
+    """The fields of a `Difference` for each metric that both have; "missing" as in `score`."""
     row: dict[str, Any] = {}
     missing = {**others.missing, **texts.missing}
     for name in texts.found.keys() & others.found.keys():
@@ -169,7 +169,7 @@ def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 
         if isinstance(first, Sums) and isinstance(second, Sums):
             row[name] = asdict(difference(first, second, samples, seed))
         else:
-            missing[name] = f"{name} is no sum over items: it has no paired interval"
+            missing[name] = f"{name} is not a sum over items: it has no paired interval"
     return {name: row[name] for name in texts.found if name in row} | ({"missing": missing} if missing else {})
 
 
@@ -179,7 +179,7 @@ def measure(
     wanted: Sequence[str],
     language_model: Callable[..., Any] | Path | str | None = None,
 ) -> Measured:
-    """The metrics `wanted` of some texts, as sums over items where they are."""
+    """The metrics `wanted`, as sums over items where possible."""
     unknown = [name for name in wanted if name not in METRICS]
     if unknown:
         raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
@@ -218,7 +218,7 @@ def _kept(success: Sums, given: Sequence[int]) -> dict[str, list[int]]:
 def _missing(items: Sequence[Reference]) -> list[Sequence[int]]:
     missing = [item.missing for item in items if isinstance(item, GappedReference)]
     if len(missing) < len(items):
-        raise ValueError("gaps need items that say where words are missing; these have words only")
+        raise ValueError("gap metrics need items that say where words are missing")
     return missing
 
 
@@ -236,13 +236,13 @@ def _fills(filled: Filled) -> Fills:
 def _programs(items: Sequence[Reference]) -> list[str]:
     programs = [item.text for item in items if isinstance(item, WholeReference)]
     if len(programs) < len(items):
-        raise ValueError("CodeBLEU needs items that keep their text with its line breaks; these have words only")
+        raise ValueError("CodeBLEU needs items with their text verbatim, line breaks included")
     return programs
 
 
 def _perplexity(filled: Filled) -> Sums:
     if filled.language_model is None:
         raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
-    from ddot.evaluation.metrics.fluency import perplexity  # loads torch, which no other metric needs
+    from ddot.evaluation.metrics.fluency import perplexity  # loads torch
 
     return perplexity(filled.lines, filled.language_model)

@@ -1,4 +1,4 @@
-"""Metrics as sums over items, so that a resample of the items costs a product of matrices and not a new count."""
+"""Metrics as sums over items: scoring a resample of the items is one matrix product."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 @dataclass(frozen=True)
 class Sums:
-    """A metric of a set of items: `rows[i]` are the statistics of item i, `combine` turns their sums into the score."""
+    """`rows[i]` are the statistics of item i; `combine` turns their sums into the score."""
 
     rows: Float[np.ndarray, "items statistics"]
     combine: Callable[[Float[np.ndarray, "statistics"]], float]
@@ -21,7 +21,7 @@ class Sums:
 
 
 def mean(values: Sequence[float]) -> Sums:
-    """The metric that is the mean of one value for each item."""
+    """The mean of one value per item."""
     return Sums(np.array([[value, 1.0] for value in values]).reshape(-1, 2), mean_of)
 
 
@@ -32,7 +32,7 @@ def mean_of(sums: Float[np.ndarray, "2"]) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """One set of texts minus another on the same items, the interval of that, and how often the first one wins."""
+    """One set of texts minus another on the same items, its interval, and how often the first wins."""
 
     difference: float
     low: float
@@ -58,16 +58,16 @@ def difference(first: Sums, second: Sums, samples: int = 1000, seed: int = 0, le
 
 
 def _resampled(metric: Sums, samples: int, seed: int) -> Float[np.ndarray, "samples"]:
-    """Scores of as many resamples. The same seed and number of items give the same resamples, whatever the metric."""
+    """Scores of resamples, which depend on the seed and the number of items only."""
     items = len(metric.rows)
     if items < 1 or samples < 1:
-        raise ValueError(f"an interval wants items and resamples, there are {items} and {samples}")
+        raise ValueError(f"an interval needs items and resamples, got {items} and {samples}")
     times_drawn = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), samples)
     return np.array([metric.combine(sums) for sums in times_drawn @ metric.rows])
 
 
 def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, float]:
-    scores = scores[~np.isnan(scores)]  # resamples that have no score: without a single token, say
+    scores = scores[~np.isnan(scores)]  # resamples without a score, such as those without a token
     if not len(scores):
         return float("nan"), float("nan")
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
@@ -76,7 +76,7 @@ def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, 
 
 @contextmanager
 def extra(metric: str, name: str) -> Iterator[None]:
-    """Turns an import that fails inside into a sentence that names the extra to install."""
+    """Turn a failed import into a sentence that names the extra to install."""
     try:
         yield
     except ImportError as error:

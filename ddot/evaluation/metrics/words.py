@@ -1,4 +1,4 @@
-"""Metrics on words. A text is a sequence of words, and a word is whatever it holds: nothing is split, cased or cut."""
+"""Metrics on words. A text is a sequence of words, taken as they are: no tokenisation, no case folding."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ Words = Sequence[str]
 def bleu(references: Sequence[Words], texts: Sequence[Words], order: int) -> Sums:
     """Corpus BLEU with n-grams up to `order`, unsmoothed, in percent; sacreBLEU does the counting.
 
-    NLTK's `corpus_bleu` gives the same, but where a text is shorter than `order`: it counts such a text as one n-gram
-    that is wrong, sacreBLEU and the definition (Papineni et al., 2002) as none.
+    NLTK's `corpus_bleu` differs for texts shorter than `order`: it counts one wrong n-gram there, sacreBLEU and the
+    definition (Papineni et al., 2002) none.
     """
     with extra("BLEU", "metrics"):
         from sacrebleu.metrics import BLEU
 
-    # `effective_order` changes no count; without it sacreBLEU advises against scoring single sentences, each time.
+    # `effective_order` changes no count; without it sacreBLEU warns about every single sentence.
     counting = BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", effective_order=True, force=True)
     numbers: dict[str, int] = {}
 
-    def numbered(words: Words) -> str:  # sacreBLEU splits at any white space; numbers hold none
+    def numbered(words: Words) -> str:  # sacreBLEU splits at white space
         return " ".join(str(numbers.setdefault(word, len(numbers))) for word in words)
 
     def combine(sums: Float[np.ndarray, "statistics"]) -> float:
@@ -43,8 +43,8 @@ def bleu(references: Sequence[Words], texts: Sequence[Words], order: int) -> Sum
 def nist(references: Sequence[Words], texts: Sequence[Words], order: int) -> Sums:
     """Corpus NIST with n-grams up to `order` (Doddington, 2002).
 
-    Equal to NLTK's `corpus_nist`, which keeps no statistics of single texts and fails where no text has `order` words.
-    Resamples keep the information weights of the whole set of references.
+    Equals NLTK's `corpus_nist`, which has no statistics per text and fails where no text has `order` words. Resamples
+    keep the information weights of all references.
     """
     information = _information(references, order)
 
@@ -64,14 +64,14 @@ def nist(references: Sequence[Words], texts: Sequence[Words], order: int) -> Sum
 
 
 def _information(references: Sequence[Words], order: int) -> dict[tuple[str, ...], float]:
-    """Bits that the last word of each n-gram adds: log₂ of how often its beginning occurs over how often it does."""
+    """Bits that the last word of each n-gram adds: log₂ (count of its first n − 1 words / its count)."""
     counts = Counter(ngram for words in references for n in range(1, order + 1) for ngram in ngrams(words, n))
     words = sum(len(reference) for reference in references)
     return {ngram: log2((counts[ngram[:-1]] if len(ngram) > 1 else words) / counts[ngram]) for ngram in counts}
 
 
 def _nist_penalty(length: float, wanted: float) -> float:
-    """1 for texts long enough, 1/2 for texts of two thirds of the wanted length."""
+    """1 for texts that are long enough, 1/2 at two thirds of the reference length."""
     if not length or length >= wanted:
         return 1.0
     return exp(log(0.5) / log(1.5) ** 2 * log(length / wanted) ** 2)
@@ -93,8 +93,8 @@ def _in_order(words: Words, text: Words) -> bool:
 
 
 def gaps_found(given: Sequence[Words], missing: Sequence[Sequence[int]], texts: Sequence[Words]) -> Sums:
-    """Percent of the gaps where words are missing that got any. `missing`: words missing before each given word of a
-    text, and behind the last. A text that has not kept the given words in order has found none."""
+    """Percent of the gaps with missing words that got any. `missing`: the number of words missing before each given
+    word, and after the last. A text that lost given words has found none."""
     rows = []
     for words, counts, text in zip(given, missing, texts, strict=True):
         there = sum(count > 0 for count in counts)
@@ -112,14 +112,14 @@ def gaps_extra(given: Sequence[Words], missing: Sequence[Sequence[int]], texts: 
 def _wrong_gaps(words: Words, missing: Sequence[int], text: Words) -> tuple[int, int] | None:
     """(gaps left empty that should not be, gaps written into that should not be), or None if words were lost.
 
-    Where given words occur several times in a text they are taken to be those for which fewest gaps are wrong, and of
-    these fewest are written into.
+    Where given words occur several times, the alignment with the fewest wrong gaps counts, then with the fewest
+    written into.
     """
-    each = len(words) + 2  # a wrong gap costs this, one that is written into 1 more
+    each = len(words) + 2  # cost of a wrong gap; one that is written into costs 1 more
     empty = [each * (count > 0) for count in missing]
     full = [(each + 1) * (count == 0) for count in missing]
     never = each * each
-    least = np.full(len(text) + 1, never)  # cost of all before, where the last given word ends at each place
+    least = np.full(len(text) + 1, never)  # by where the last given word ends
     least[0] = 0
     for word, at_once, later in zip(words, empty[:-1], full[:-1], strict=True):
         earlier = np.minimum.accumulate(least)[:-1]  # ends at each place or before it
@@ -150,7 +150,7 @@ def length_error_absolute(references: Sequence[Words], texts: Sequence[Words]) -
 def distinct(texts: Sequence[Words], n: int) -> float:
     """Different n-grams in percent of all n-grams of the texts (the paper's D2 and D4).
 
-    No sum over items, and no interval: a resample repeats items, which is the very thing that is counted here.
+    Not a sum over items, so it has no interval: a resample repeats items.
     """
     found = [ngram for text in texts for ngram in ngrams(text, n)]
     return 100 * len(set(found)) / max(1, len(found))

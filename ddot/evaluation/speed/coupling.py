@@ -1,7 +1,7 @@
-"""`ddot bench coupling`: the linear-time coupling against the paper's dynamic program and other people's solvers.
+"""`ddot bench coupling`: the linear-time coupling against the paper's dynamic program and general solvers.
 
-Every contender does the whole job for each row (draw z_T, split it, match, lay out z_0 and z_T) on one core; the clock
-is the thread's CPU time.
+Every contender does the whole job for each row (draw z_T, split it, match, lay out z_0 and z_T) on one core, timed by
+the thread's CPU time.
 """
 
 import time
@@ -17,7 +17,7 @@ from ddot.core.coupling_kernels import draw_sets, grid_position, kernel
 from ddot.core.positions import random_terminal
 from ddot.core.rng import row_keys
 
-# The bars of the library's speed, as ratios in one run: (contender, L) → how many times faster we must be.
+# Required speed-ups within one run, by (contender, L).
 BARS = {("dp", 1024): 12.0, ("dp", 128): 2.5, ("dp", 64): 1.8, ("scipy", 1024): 40.0, ("scipy", 64): 15.0}
 SLOWDOWN_BAR = 1.3  # time a slot at L = 1024 over that at L = 64
 
@@ -95,7 +95,7 @@ def _couple_by_alignment(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.nda
 
 
 def _couple_with(solve: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[..., None]:
-    """The whole job in numpy around somebody else's solver of (targets, pool)."""
+    """The whole job in numpy around another solver of (targets, pool)."""
 
     def run(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray) -> None:
         drawn = random_terminal(is_prompt, keys)
@@ -131,7 +131,7 @@ def _sort_alone(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray) -> 
 
 
 def contenders() -> dict[str, Callable[..., Any]]:
-    """Name → function of (is_prompt, n_real, keys); solvers that are not installed are left out."""
+    """Name → function of (is_prompt, n_real, keys); solvers that are not installed are omitted."""
     found: dict[str, Callable[..., Any]] = {"ddot": couple, "dp": _couple_by_alignment}
     if find_spec("scipy"):
         found["scipy"] = _couple_with(_scipy)

@@ -1,8 +1,8 @@
-"""`ddot bench infill`: how fast blanks are filled, everything in one run on the same sentences.
+"""`ddot bench infill`: how fast blanks are filled, all in one run on the same sentences.
 
-The product's path against the plain one (float32, 64 slots whatever the text, logits at every slot, every step), the
-other ways of filling, and the same trunk generating left to right with a cache of keys and values; on a GPU also long
-lists, plain and compiled. The trunk's weights do not matter for speed, so baselines run on the weights there are.
+The product against a plain implementation (float32, always 64 slots, logits at every slot in every step), the other
+methods, and the same trunk generating left to right with a key-value cache; on a GPU also long lists, plain and
+compiled. Weights do not affect speed, so baselines run on the weights of the model.
 """
 
 import sys
@@ -61,14 +61,14 @@ class Everywhere(nn.Module):
         return replace(full, at=at, log_score=full.log_score[at.flatten()])
 
 
-# A way to fill: the seconds that each sentence took, on average where many are filled together.
+# Returns the seconds each sentence took; the mean where many are filled together.
 Way = Callable[[], list[float]]
 
 
 def measure(
     model: str | Path | None = None, steps: int = Settings().steps, rounds: int = 3, device: str | None = None
 ) -> list[dict[str, Any]]:
-    """Rows: milliseconds a sentence (median over sentences and rounds) and how many times as fast as the plain path."""
+    """Rows: milliseconds per sentence (median over sentences and rounds) and the speed-up over the plain path."""
     fast = load(model, device)
     ways = _on_a_gpu(fast, model, steps) if fast.device.type == "cuda" else _on_a_cpu(fast, model, steps)
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -102,7 +102,7 @@ def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
 def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
     compiled = load(model, device=str(fast.device), compile=True)
     another = load(model, device=str(fast.device))
-    bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # a row is a row: no batch to be filled up
+    bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # batches of one row, not filled up
     return {
         "plain: 64 slots, all logits, all steps": _each(bare, _plain, steps),
         "ddot infill, one by one": _each(fast, _one, steps),
@@ -151,7 +151,7 @@ def _many(model: Model, steps: int) -> Way:
 
 
 def varied(count: int) -> list[str]:
-    """Sentences with up to eight words fewer at the end: not all of a length, as in a file of real ones."""
+    """Sentences that lack up to eight words at the end, so that lengths vary as in real files."""
     words = [(SENTENCES[i % len(SENTENCES)].split(), i // len(SENTENCES) % 9) for i in range(count)]
     return [" ".join(some[: len(some) - fewer]) for some, fewer in words]
 
@@ -181,12 +181,12 @@ def _plain(model: Model, text: str, steps: int) -> None:
 
 
 def prompt_of(model: Model, text: str) -> Example:
-    """What the paper's methods are given of a text: its words, not where any are missing."""
+    """The prompt of the paper's methods: the words, not where any are missing."""
     return view(parse(text), model.tokenizer, located=False).prompt.example
 
 
 def sample(method: Method, model: Model, prompts: Sequence[Example], steps: int) -> None:
-    """Fill prompts together, each in as many slots as usual."""
+    """Fill prompts as one batch, each in the usual number of slots."""
     for _ in method.sample(model.denoiser, prompts, roomy(0), steps, row_keys(0, len(prompts))):
         pass
 
@@ -204,7 +204,7 @@ def _told(model: Model, text: str, steps: int) -> None:
 
 
 def _left_to_right(model: Model, text: str, steps: int) -> None:
-    """The blank's tokens one by one after the text before it: reads nothing of what follows."""
+    """The blank's tokens one by one; sees only the text before it."""
     _, seen, lengths = _lengths(model, text)
     trunk, device = model.denoiser.trunk, model.device
     start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(device)

@@ -1,7 +1,7 @@
-"""`ddot bench methods`: what a number of steps costs by each method, against left context, by turns in one run.
+"""`ddot bench methods`: the cost of sampling steps for each method, relative to left context, interleaved in one run.
 
-Every text has as many slots, and left context reads as many again. Weights do not matter for speed: all methods run on
-those there are.
+All texts have the same number of slots; left context reads twice as many. Weights do not affect speed: all methods run
+on those of the model.
 """
 
 import sys
@@ -33,9 +33,9 @@ def measure(
     rounds: int = 3,
     device: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows: milliseconds a text, and how many times as fast as left context in the same round; medians over rounds.
+    """Rows: milliseconds per text, and the speed-up over left context in the same round; medians over rounds.
 
-    `texts`: how many are filled at once (one, or 512 on a GPU).
+    `texts`: the batch (default: one, or 512 on a GPU).
     """
     for name, number in (*(("steps", K) for K in steps), ("texts", texts), ("rounds", rounds)):
         if number is not None and number < 1:
@@ -55,14 +55,14 @@ def measure(
     times: dict[tuple[int, str], list[float]] = {}
     with torch.inference_mode(), loaded.denoiser.quickly():
         for turn, K, name in product(range(rounds + 1), steps, METHODS):
-            if turn == 0:  # warms up
+            if turn == 0:  # warm-up
                 seconds(METHODS[name], 1)
                 continue
             print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
             times.setdefault((K, name), []).append(seconds(METHODS[name], K))
     rows = []
     for (K, name), some in times.items():
-        faster = float(np.median(np.divide(times[K, "lc"], some)))  # in one round: a machine is not always as fast
+        faster = float(np.median(np.divide(times[K, "lc"], some)))  # within a round: the speed of a machine varies
         rows.append({
             "sampler": name, "device": called(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,

@@ -1,6 +1,6 @@
-"""`ddot bench train`: slots a second, share of the device's own matrix peak, and time lost to data and couplings.
+"""`ddot bench train`: slots per second, share of the device's matrix peak, and time lost to data and couplings.
 
-The real loop on a corpus of random tokens: what is measured is what training gets.
+Runs the real training loop on a corpus of random tokens.
 """
 
 import tempfile
@@ -30,7 +30,7 @@ Network = Callable[[Vocabulary], DenoiserConfig]
 
 
 def networks() -> dict[str, Network]:
-    """The networks that can be timed, with vocabularies of their public size."""
+    """The networks to choose from, with their public vocabulary sizes."""
 
     def sized(config: Callable[[int], DiTConfig]) -> Network:
         return lambda v: DenoiserConfig(config(Vocabulary(50_257).rows), v, ScoreEntropy(states=50_258))
