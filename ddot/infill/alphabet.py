@@ -82,12 +82,14 @@ class Alphabet:
     def allowed(self) -> Bool[Tensor, "rules V"]:
         """For each rule the tokens that may stand there: FIRST_APART … LATER, then the same where words are counted.
 
-        There a mark after a space is no word; in tokenised text, whose rules come last, it is.
+        There a mark after a space is not a word; in tokenised text, whose rules come third, it is. The last four are
+        for a blank that must hold a word: it does not begin with a mark.
         """
         begin = self.begins | self.space
         rules = [begin, begin | self.closes, self.word, begin | self.goes_on]
         loose = [rule & ~self.space for rule in rules]
-        return torch.from_numpy(np.stack([*rules, *(rule & ~self.mark for rule in loose), *loose]))
+        words = [rule & ~self.mark for rule in rules]
+        return torch.from_numpy(np.stack([*rules, *(rule & ~self.mark for rule in loose), *loose, *words]))
 
 
 def _is_marker(piece: str) -> bool:

@@ -21,8 +21,8 @@ _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alter
 class Infill:
     """A filled text, and how likely the model finds what it filled in.
 
-    `score` is the mean log-probability, in nats, of the fills' tokens (each seen with every second one hidden) and
-    lengths: 0 is certain, and fills of different lengths are comparable.
+    `score` is the mean over fills of the mean log-probability of their tokens, in nats, and a little of that of their
+    lengths and of the text after them (see `scoring`): 0 is certain, and fills of different lengths are comparable.
     """
 
     text: str
@@ -43,11 +43,15 @@ class Request:
     located: bool = True
     seconds: float | None = None
 
-    @property
-    def tries(self) -> int:
+    def tries(self, engine: Engine) -> int:
         """How many attempts are made before any is warmed up."""
-        n = self.settings.n
-        return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
+        alone, n = self.tries_alone(engine), self.settings.n
+        return max(alone, 2 * n) if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else alone
+
+    def tries_alone(self, engine: Engine) -> int:
+        """How many attempts the one answer of n = 1 is chosen from: one for each quantile of the planned lengths."""
+        several = self.located and self.seconds is None and self.settings.terminal is None
+        return max(1, len(engine.planner.quantiles)) if several else 1
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Attempt:
         self.request, self.number = request, number
         self.key = row_keys(request.settings.seed, 1)
         self.raw: list[str] = []
-        self.log_chances: list[float] = []
+        self.scores: list[float] = []
         self.windows = self.tokens = self.read = 0
         self.reading = 0.0
 
@@ -98,7 +102,7 @@ class Attempt:
     def take(self, filled: Filled, fills: Sequence[str]) -> None:
         """Go on after a window."""
         self.raw += fills
-        self.log_chances += filled.log_chances
+        self.scores += filled.scores
         self.tokens += sum(map(len, filled.tokens))
         self.windows += 1
         self.reading = self.reading or filled.reading
@@ -107,7 +111,7 @@ class Attempt:
     def answer(self) -> Answer:
         template = self.request.template
         fills = set_fills(template, self.raw)
-        score = float(np.mean(self.log_chances)) if self.log_chances else 0.0
+        score = float(np.mean(self.scores)) if self.scores else 0.0
         return Answer(Infill(template.text(fills), fills, score), self.number, self.tokens)
 
 
@@ -130,9 +134,9 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
     found: list[dict[str, Answer]] = [{} for _ in requests]
     made: list[list[Attempt]] = [[] for _ in requests]
     while attempts := [
-        (index, Attempt(_warmed(request, number), number))
+        (index, Attempt(_warmed(request, number, engine), number))
         for index, request in enumerate(requests)
-        for number in _missing(request, len(made[index]), found[index])
+        for number in _missing(request, len(made[index]), found[index], engine)
     ]:
         results = yield from filled([attempt for _, attempt in attempts], engine)
         for (index, attempt), answer in zip(attempts, results, strict=True):
@@ -140,28 +144,33 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
             found[index].setdefault(answer.infill.text, answer)
     seconds = time.perf_counter() - start
     return [
-        Answers(_ranked(request, list(some.values())), tried[0].read, tried[0].reading, seconds)
+        Answers(
+            _ranked(request, list(some.values()), request.tries_alone(engine)), tried[0].read, tried[0].reading, seconds
+        )
         for request, tried, some in zip(requests, made, found, strict=True)
     ]
 
 
-def _missing(request: Request, made: int, found: dict[str, Answer]) -> range:
+def _missing(request: Request, made: int, found: dict[str, Answer], engine: Engine) -> range:
     """The numbers of the attempts to make next."""
+    tries = request.tries(engine)
     if not made:
-        return range(request.tries)
+        return range(tries)
     full = sum("" not in answer.infill.fills for answer in found.values())
-    most = len(_WARMER) * request.tries if request.tries > 1 else 1
+    most = len(_WARMER) * tries if request.settings.n > 1 else tries
     return range(made, min(made + max(0, request.settings.n - full), most))
 
 
-def _warmed(request: Request, number: int) -> Request:
+def _warmed(request: Request, number: int, engine: Engine) -> Request:
     """The request at the temperature of an attempt."""
-    warm = max(request.settings.temperature, _WARMER[number // request.tries])
+    warm = max(request.settings.temperature, _WARMER[number // request.tries(engine)])
     return replace(request, settings=replace(request.settings, temperature=warm))
 
 
-def _ranked(request: Request, found: list[Answer]) -> list[Answer]:
-    first, *others = found
+def _ranked(request: Request, found: list[Answer], alone: int) -> list[Answer]:
+    """The best answers, among them the one that n = 1 gives: the best of the first `alone` attempts."""
+    first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score)
+    others = [each for each in found if each is not first]
     others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
     ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)
     return [replace(each, infill=_unlocked(each.infill, request.locked)) for each in ranked]

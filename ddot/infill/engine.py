@@ -30,7 +30,7 @@ from ddot.core.sampling import Leap, LeftToRight, MostCertainFirst, Projection, 
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
-from ddot.infill.scoring import Recorder, Row, Tokens, gap_chances, token_chances
+from ddot.infill.scoring import Recorder, Tokens, chances_of_next, length_chances_of, score_of, with_next_hidden
 from ddot.infill.settings import TERMINALS, Settings
 from ddot.infill.template import Blank
 from ddot.infill.view import SLOTS, Span, View, lay_out
@@ -138,18 +138,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Found:
-    """The tokens of each blank and, where they were recorded, the log-chance of each when it was revealed."""
+    """The tokens of each blank, and the log-probability of each token when it was revealed."""
 
     tokens: list[Tokens]
-    log_chances: list[float] | None = None
+    log_chances: list[list[float]]
 
 
 @dataclass(frozen=True)
 class Filled:
-    """The tokens of each blank of a window, the log-chances of tokens and lengths, and the seconds to read it."""
+    """The tokens of each blank of a window, the score of each blank (see `scoring`), and the seconds to read it."""
 
     tokens: Sequence[Tokens]
-    log_chances: list[float]
+    scores: list[float]
     reading: float
 
 
@@ -174,24 +174,22 @@ class Engine:
         reading = time.perf_counter() - start if self.tells_lengths else 0.0
         windows = [_hurried(window, start, reading) for window in windows]
         found = yield from self.tokens(windows, chances)
-        log_chances = [list(each.log_chances or []) for each in found]
-        unscored = [i for i, w in enumerate(windows) if found[i].log_chances is None and w.seconds is None]
-        filled = [(windows[i], found[i].tokens) for i in unscored]
-        scores = yield from self._phase(filled, lambda one: self.shape.width(_slots(*one)), self._score)
-        for i, score in zip(unscored, scores, strict=True):
-            log_chances[i] = score
-        for window, each, one, log_chance in zip(windows, chances, found, log_chances, strict=True):
-            if each is not None:
-                log_chance += gap_chances(window.view, each, one.tokens)
-        return [Filled(one.tokens, each, reading) for one, each in zip(found, log_chances, strict=True)]
+        following = yield from self._following(windows, found)
+        return [
+            Filled(each.tokens, [score_of(*parts) for parts in zip(*of_blanks, strict=True)], reading)
+            for each, *of_blanks in zip(
+                found,
+                (each.log_chances for each in found),
+                (length_chances_of(w.view, c, f.tokens) for w, c, f in zip(windows, chances, found, strict=True)),
+                following,
+                strict=True,
+            )
+        ]
 
     def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Found]]:
         """The tokens of each blank; a window whose slots moved freely and broke its bounds is sampled again."""
-        samples = [
-            self.sample(w, None if c is None else choose_lengths(w.view, w.blanks, c, w.key, w.draw, self.planner))
-            for w, c in zip(windows, chances, strict=True)
-        ]
-        found = yield from self._phase(samples, self._alike, self._sample)
+        samples = [self.sample(w, self.lengths(w, c)) for w, c in zip(windows, chances, strict=True)]
+        found = yield from self._once(samples, _same_sample, self._alike, self._sample)
         retry = {
             i: self.sample(w, within_bounds(w.view, w.blanks, [len(tokens) for tokens in found[i].tokens]))
             for i, w in enumerate(windows)
@@ -206,7 +204,20 @@ class Engine:
         """The chances of each length class of the gap after each prompt token; None if the network cannot tell."""
         if not self.tells_lengths:
             return [None] * len(windows)
-        return (yield from self._phase(windows, self._planning_slots, self._plan))
+        return (yield from self._once(windows, _same_prompt, self._planning_slots, self._plan))
+
+    def lengths(self, window: Window, chances: Chances | None) -> list[int] | None:
+        """The number of tokens of each blank; None if the network cannot tell.
+
+        Filled from the left under a time limit, no blank is longer than there are steps: fewer words, not worse ones.
+        """
+        if chances is None:
+            return None
+        lengths = choose_lengths(window.view, window.blanks, chances, window.key, window.draw, self.planner)
+        if self.left_to_right and window.seconds is not None:
+            fewest = [max(window.settings.steps, blank.least) for blank in window.blanks]
+            lengths = [min(length, most) for length, most in zip(lengths, fewest, strict=True)]
+        return lengths
 
     def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
         """A window with lengths, in the order in which this model reveals tokens."""
@@ -234,6 +245,20 @@ class Engine:
                 results |= zip(batch, (yield from run([items[index] for index in batch])), strict=True)
         return [results[index] for index in range(len(items))]
 
+    def _once(
+        self,
+        items: Sequence[T],
+        same: Callable[[T], Hashable],
+        alike: Callable[[T], Hashable],
+        run: Callable[[list[T]], Steps[list[Any]]],
+    ) -> Steps[list[Any]]:
+        """As `_phase`, but items that are the same run once."""
+        keys = [same(item) for item in items]
+        distinct = dict(zip(keys, items, strict=True))
+        results = yield from self._phase(list(distinct.values()), alike, run)
+        of = dict(zip(distinct, results, strict=True))
+        return [of[key] for key in keys]
+
     def _planning_slots(self, window: Window) -> int:
         return self.planner.slots(window.view.prompt, self.model.config.slots, self.shape.width)
 
@@ -244,15 +269,24 @@ class Engine:
         yield Step()
         return chances[: len(windows)]
 
-    def _score(self, filled: list[tuple[Window, list[Tokens]]]) -> Steps[list[list[float]]]:
-        rows = []
-        for window, tokens in filled:
-            prompt, spans = lay_out(window.view, window.blanks, [len(each) for each in tokens])
-            places = [np.arange(span.start, span.stop) for span in spans]
-            rows.append(Row(prompt, _joined(places), _joined(tokens)))
-        scores = token_chances(self.model, rows, self.shape.width(_slots(*filled[0])), self.shape.rows)
+    def _following(self, windows: Sequence[Window], found: Sequence[Found]) -> Steps[list[list[float]]]:
+        """For each blank the log-probability of the token right after it; 0 where the text ends.
+
+        It takes a forward pass, which texts under a time limit, or with blanks everywhere, do without.
+        """
+        judged = [i for i, w in enumerate(windows) if w.seconds is None and not w.view.prompt.free]
+        filled = [with_next_hidden(windows[i].view, found[i].tokens) for i in judged]
+        results = yield from self._phase(filled, lambda one: self.shape.width(len(one[0].tokens)), self._judge)
+        following = [[0.0] * len(window.blanks) for window in windows]
+        for i, result in zip(judged, results, strict=True):
+            following[i] = result
+        return following
+
+    def _judge(self, filled: list[tuple[Example, Int[np.ndarray, "_"]]]) -> Steps[list[list[float]]]:
+        examples = self.shape.padded([example for example, _ in filled], filled[-1][0])
+        chances = chances_of_next(self.model, examples, self.shape.width(len(examples[0].tokens)))
         yield Step()
-        return scores
+        return [[([*row, 0.0])[place] for place in places] for row, (_, places) in zip(chances, filled, strict=False)]
 
     def _alike(self, sample: Sample) -> Hashable:
         settings = sample.window.settings
@@ -268,23 +302,19 @@ class Engine:
         return self.shape.width(exact) if sample.fixed else exact
 
     def _sample(self, samples: list[Sample]) -> Steps[list[Found]]:
-        recorder = Recorder() if self.left_to_right and samples[0].lengths is not None else None
+        recorder = Recorder(self.model.vocabulary.mask)
         for number, state in enumerate(self.states(samples, recorder)):
             yield Step(samples, state, number)
+        x, log_chances = state.x.cpu().numpy(), recorder.settle(state).cpu().numpy()
         if samples[0].lengths is None:
-            gaps = gap_tokens(state, [sample.window.view.prompt for sample in samples], self.model.vocabulary)
-            return [
-                Found(_by_blank(sample.window, each, self.alphabet)) for sample, each in zip(samples, gaps, strict=True)
-            ]
-        x, found = state.x.cpu().numpy(), []
-        for row, sample in enumerate(samples):
-            spans = [slice(span.start, span.stop) for span in sample.spans]
-            tokens = [x[row, span] for span in spans]
-            if recorder is None:
-                found.append(Found(tokens))
-            else:
-                found.append(Found(tokens, [c for span in spans for c in recorder.log_chances[row, span].tolist()]))
-        return found
+            gaps = gap_slots(state, [sample.window.view.prompt for sample in samples], self.model.vocabulary)
+            slots = [_by_blank(sample.window, x[row], gaps[row], self.alphabet) for row, sample in enumerate(samples)]
+        else:
+            slots = [[np.arange(span.start, span.stop) for span in sample.spans] for sample in samples]
+        return [
+            Found([x[row][each] for each in mine], [log_chances[row][each].tolist() for each in mine])
+            for row, mine in enumerate(slots)
+        ]
 
     def _holds(self, window: Window, found: Sequence[Tokens]) -> bool:
         """Whether the blanks' bounds are kept."""
@@ -295,18 +325,19 @@ class Engine:
         """The states of a batch, from t = 1 to 0; the first rows are those of the samples."""
         first, L = samples[0], self._sample_slots(samples[0])
         loose = self.is_loose(first.window.view)
+        record: tuple[Restriction, ...] = () if recorder is None else (recorder,)
         form = (self._fresh,) if loose else (self._fresh, self._no_loose_marks)
         keys = np.concatenate(self.shape.padded([sample.key for sample in samples], first.key))
         if first.lengths is None:
             prompts = self.shape.padded([sample.window.view.prompt for sample in samples], _given(L))
-            method: DDOT | FixedLength = self._moving(first.window.settings, prompts, L, form)
+            method: DDOT | FixedLength = self._moving(
+                first.window.settings, prompts, L, (*record, self._text_only, *form)
+            )
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
         order = LeftToRight if first.left_to_right else MostCertainFirst
         reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not first.left_to_right)
-        rules: tuple[Restriction, ...] = (Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
-        if recorder is not None:
-            reveal, rules = recorder.around(reveal), (recorder.restrict, *rules)
+        rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
         if first.fixed:
             method = FixedLength(reveal=reveal, restrictions=rules)
         else:
@@ -314,13 +345,13 @@ class Engine:
         examples = self.shape.padded([sample.example for sample in samples], _given(L).example)
         return method.sample(self.model, examples, L, first.steps, keys)
 
-    def _moving(self, settings: Settings, prompts: Sequence[Prompt], L: int, form: tuple[Restriction, ...]) -> DDOT:
+    def _moving(self, settings: Settings, prompts: Sequence[Prompt], L: int, rules: tuple[Restriction, ...]) -> DDOT:
         """Slots find their places in any blank; [pad]s decide how many words there are."""
         return DDOT(
             terminal=TERMINALS[settings.terminal or "grid"],
             reveal=Leap(settings.anneal),
             projections=kept(self.model, prompts, L),
-            restrictions=(self._text_only, *form),
+            restrictions=rules,
         )
 
     def _moving_in_gaps(
@@ -348,29 +379,54 @@ def kept(model: Denoiser, prompts: Sequence[Prompt], L: int) -> tuple[Projection
     return keep_prompt_order, keep_word_order(model.vocabulary), keep_out_of_closed(is_open.to(model.device))
 
 
-def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
-    """For each prompt, the tokens found in each of its n + 1 gaps."""
+def gap_slots(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
+    """For each prompt, the slots whose words lie in each of its n + 1 gaps, in reading order."""
     order = state.z.argsort(dim=-1, stable=True)
     x, is_prompt = state.x.gather(1, order).cpu().numpy(), state.is_prompt.gather(1, order).cpu().numpy()
+    slots = order.cpu().numpy()
     word = ~is_prompt & (x != vocabulary.pad) & (x != vocabulary.mask)
     gap = is_prompt.cumsum(-1)
-    return [[x[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)]
+    return [
+        [slots[row][word[row] & (gap[row] == g)] for g in range(len(prompt) + 1)] for row, prompt in enumerate(prompts)
+    ]
 
 
-def _by_blank(window: Window, gaps: Sequence[Tokens], alphabet: Alphabet) -> list[Tokens]:
-    """The tokens of each blank. Blanks that share a gap take words in turn, within their bounds."""
+def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
+    """For each prompt, the tokens found in each of its n + 1 gaps."""
+    x = state.x.cpu().numpy()
+    return [[x[row][slots] for slots in gaps] for row, gaps in enumerate(gap_slots(state, prompts, vocabulary))]
+
+
+def _by_blank(
+    window: Window, x: Int[np.ndarray, "L"], gaps: Sequence[Int[np.ndarray, "_"]], alphabet: Alphabet
+) -> list[Int[np.ndarray, "_"]]:
+    """The slots of each blank. Blanks that share a gap take words in turn, within their bounds."""
     after = window.view.after
     left = {gap: gaps[gap + 1] for gap in after}
     found = []
     for number, (blank, gap) in enumerate(zip(window.blanks, after, strict=True)):
-        tokens = left[gap]
+        slots = left[gap]
+        tokens = x[slots]
         starts = np.flatnonzero(np.concatenate([[True], alphabet.begins[tokens[1:]]])[: len(tokens)])
         others = after[number + 1 :].count(gap)
         take = max(blank.least, len(starts) // (1 + others)) if others else len(starts)
         cut = int(starts[take]) if take < len(starts) else len(tokens)
-        found.append(tokens[:cut])
-        left[gap] = tokens[cut:]
+        found.append(slots[:cut])
+        left[gap] = slots[cut:]
     return found
+
+
+def _same_prompt(window: Window) -> Hashable:
+    """Equal for windows of the same text, whose lengths are planned alike."""
+    prompt = window.view.prompt
+    return prompt.example.tokens.tobytes(), prompt.is_open.tobytes(), prompt.free
+
+
+def _same_sample(sample: Sample) -> Hashable:
+    """Equal for samples whose tokens are the same: nothing is drawn at temperature 0 with fixed slots."""
+    if not sample.fixed or sample.window.settings.temperature > 0:
+        return id(sample)
+    return _same_prompt(sample.window), tuple(sample.lengths or ()), tuple(sample.window.blanks), sample.steps
 
 
 def _hurried(window: Window, start: float, a_pass: float) -> Window:
@@ -385,11 +441,3 @@ def _given(L: int) -> Prompt:
     """A row to pad a batch with: all of it is prompt, so no logits are spent on it."""
     nothing = np.zeros(L, np.int64)
     return Prompt(Example(nothing, np.ones(L, bool), np.full(L, UNKNOWN), nothing), np.zeros(L + 1, bool))
-
-
-def _slots(window: Window, tokens: Sequence[Tokens]) -> int:
-    return len(window.view.prompt) + sum(map(len, tokens))
-
-
-def _joined(arrays: Sequence[Tokens]) -> Tokens:
-    return np.concatenate([np.zeros(0, np.int64), *arrays])

@@ -107,7 +107,7 @@ class Model:
         """How a text is read: literals and blanks."""
         if isinstance(text, Template):
             return text
-        return words_in_order(text) if free else parse(text, self.engine.planner.least)
+        return words_in_order(text) if free else parse(text)
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
@@ -123,7 +123,14 @@ class Model:
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
         key = fold(row_keys(how.seed, 1), 0)  # that of the first window in `infill`: what is watched is the answer
-        return self._frames(Window(seen, template.blanks, key, how))
+        draw = 0
+        if (
+            self.engine.planner.quantiles and how.terminal is None and not free
+        ):  # infill answers with the best of several
+            request = self.request(text, replace(how, n=1))
+            (found,) = result_of(inside(self._computing, answers.answers([request], self.engine)))
+            draw = found.best[0].attempt
+        return self._frames(Window(seen, template.blanks, key, how, draw))
 
     def _frames(self, watched: Window) -> Iterator[Frame]:
         def sampled() -> Steps[None]:
@@ -142,7 +149,7 @@ class Model:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
         whole_number("rollouts", rollouts, 1)
         request = self.request(text, Settings(seed=seed, steps=steps))
-        attempts = (Attempt(request, draw) for draw in range(1, rollouts + 1))
+        attempts = (Attempt(request, draw) for draw in range(2, rollouts + 2))  # the first may be fixed quantiles
         counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
         for answer in self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine)):
             for count, each in zip(counts, answer.infill.fills, strict=True):

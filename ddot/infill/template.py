@@ -1,6 +1,7 @@
 """What a user writes: literal text with blanks. Knows nothing about tokens or models.
 
-We were so ___ wedding.        a blank of any length, none included
+We were so ___ wedding.        a blank: one word or more
+We were so ___{0,} wedding.    a blank that may stay empty
 a ___{3,8} b ___{5} c          between 3 and 8 words; exactly 5
 <mask> [MASK] [blank] <extra_id_0>   blanks too
 \\___                           three literal underscores
@@ -20,12 +21,8 @@ _BLANK = re.compile(r"(?<!\\)(?P<slashes>\\*)(?:_{3,}|<mask>|\[MASK\]|\[blank\]|
 class Blank:
     """A place for text: between `least` and `most` words (None: as many as fit)."""
 
-    least: int = 0
+    least: int = 1
     most: int | None = None
-
-    @property
-    def bounded(self) -> bool:
-        return self.least > 0 or self.most is not None
 
     @property
     def counted(self) -> bool:
@@ -63,11 +60,8 @@ class Template:
         return "".join(pieces)
 
 
-def parse(source: str, least: int = 0) -> Template:
-    """The template a user wrote; a blank without bounds holds at least so many words.
-
-    Mistakes are told with the character they stand at, counted from 1.
-    """
+def parse(source: str) -> Template:
+    """The template a user wrote. Mistakes are reported with the character they stand at, counted from 1."""
     if not source.strip():
         raise ValueError("the text is empty; write a sentence with ___ where words are missing")
     _check_characters(source)
@@ -81,7 +75,7 @@ def parse(source: str, least: int = 0) -> Template:
         if slashes % 2:
             literals[-1].append(match[0][slashes:])
             continue
-        blank, place = _bounds(source, place, Blank(least))
+        blank, place = _bounds(source, place)
         blanks.append(blank)
         literals.append([])
     literals[-1].append(source[place:])
@@ -92,12 +86,12 @@ def parse(source: str, least: int = 0) -> Template:
     return Template(tuple("".join(pieces) for pieces in literals), tuple(blanks))
 
 
-def _bounds(source: str, place: int, plain: Blank) -> tuple[Blank, int]:
+def _bounds(source: str, place: int) -> tuple[Blank, int]:
     """(the blank, where the text goes on) for what may follow a blank: bounds in braces, or \\{ for a plain brace."""
     if source.startswith("\\{", place):
-        return plain, place + 1
+        return Blank(), place + 1
     if not source.startswith("{", place):
-        return plain, place
+        return Blank(), place
     where = f"at character {place + 1} of {_short(source, place)}"
     advice = "write ___{3,8}, ___{5}, ___{3,} or ___{,8}; for a plain brace after a blank, ___\\{"
     end = source.find("}", place) + 1
@@ -127,7 +121,7 @@ def write(template: Template) -> str:
         # Bounds end a blank: what comes next is not read as part of it.
         runs_on = next(filter(None, reversed(pieces)), "").startswith(("_", "{", "\\{"))
         most = "" if blank.most is None else blank.most
-        bounds = f"{{{blank.least},{most}}}" if blank.bounded or runs_on else ""
+        bounds = f"{{{blank.least},{most}}}" if blank != Blank() or runs_on else ""
         slashes = "\\" * (len(literal) - len(literal.rstrip("\\")))
         pieces += [bounds, "[blank]" if literal.endswith("_") else "___", _escaped(literal) + slashes]
     return "".join(reversed(pieces))
@@ -145,14 +139,14 @@ def free(source: str) -> Template:
         raise ValueError("the text is empty; give the words that must appear, in order")
     _check_characters(source)
     rest = [" " + word for word in words[1:]]
-    return Template(("", words[0], *rest, ""), tuple(Blank() for _ in range(len(words) + 1)), apart=True)
+    return Template(("", words[0], *rest, ""), tuple(Blank(0) for _ in range(len(words) + 1)), apart=True)
 
 
 def between(before: str, after: str, most: int | None = None) -> Template:
     """A template of one blank between two texts that are literal, whatever they look like; at most so many words."""
     _check_characters(before)
     _check_characters(after)
-    return Template((before, after), (Blank(most=most),))
+    return Template((before, after), (Blank(0, most),))
 
 
 def lock(template: Template, fills: Sequence[str | None]) -> Template:

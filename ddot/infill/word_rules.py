@@ -10,11 +10,12 @@ from torch import Tensor
 
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Reveal
-from ddot.infill.alphabet import LATER, Alphabet
+from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import Span
 
 _LEAST_SCORE = -1e30
+_WORD, _WORDS = 4, 12  # rules of the first slot where a word is needed: the only slot, one of several
 # Nats. Two already end "clean and clean and clean"; BLEU does not notice (see docs/log.md).
 _TIRED = 3.0
 
@@ -33,9 +34,9 @@ class Pieces:
         rule = torch.full((len(spans), L), LATER)
         for row, some in enumerate(spans):
             for span in some:
-                words = 8 if loose else 4  # from here on the rules where a mark is no word
-                rule[row, span.start : span.stop] = LATER + words * span.blank.counted
-                rule[row, span.start : min(span.start + 1, span.stop)] = span.first + words * span.blank.bounded
+                counted = (8 if loose else 4) * span.blank.counted
+                rule[row, span.start : span.stop] = LATER + counted
+                rule[row, span.start : min(span.start + 1, span.stop)] = _first_rule(span, counted)
         self.rule, self.allowed = rule.to(device), alphabet.allowed.to(device)
 
     def __call__(self, state: State, prediction: Prediction) -> Prediction:
@@ -44,6 +45,15 @@ class Pieces:
         score = prediction.log_score.clamp(min=_LEAST_SCORE)
         score = score.masked_fill(~allowed[:, : score.shape[1]], -torch.inf)
         return dataclasses.replace(prediction, log_score=score)
+
+
+def _first_rule(span: Span, counted: int) -> int:
+    """The rule of the first slot. A blank that needs a word gets one there: all of it, if that is the only slot."""
+    if counted or not span.blank.least:
+        return span.first + counted
+    if span.stop - span.start == 1:
+        return _WORD + (FIRST_APART if span.first == FIRST_AFTER_WORD else span.first)
+    return _WORDS + span.first
 
 
 class Fresh:

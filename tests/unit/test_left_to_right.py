@@ -72,7 +72,7 @@ def test_answers_keep_bounds_and_are_the_same_in_any_list(model, settings):
     assert together == [model.infill(text, **settings) for text in TEXTS]
     for text, found in zip(TEXTS, together, strict=True):
         blanks = model.template(text).blanks
-        assert list(blanks) == list(parse(text, 1).blanks)
+        assert list(blanks) == list(parse(text).blanks)
         for each in found:
             assert math.isfinite(each.score)
             assert each.score <= 0

@@ -1,6 +1,7 @@
-"""Scores against the definition: every filled token judged with each second one hidden, and every gap's length."""
+"""Scores against their definition: tokens when they were revealed, the length of the gap, the token after the blank."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ import torch
 
 from ddot.core.absorbing import CleanToken
 from ddot.core.gap_lengths import CLASSES
-from ddot.core.records import BOTH, GLUED, Example, Prompt, State, Vocabulary
-from ddot.infill.scoring import Row, gap_chances, token_chances
+from ddot.core.records import AFTER, BEFORE, GLUED, Example, Prompt, State, Vocabulary
+from ddot.core.rng import row_keys
+from ddot.core.sampling import LeftToRight, MostCertainFirst
+from ddot.infill.scoring import Recorder, chances_of_next, length_chances_of, score_of, with_next_hidden
 from ddot.infill.view import View
+from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
 
@@ -27,67 +31,87 @@ def network():
     return net.eval()
 
 
-def text(tokens, gap, fill):
-    """A prompt with one gap after token number `gap`, and what was filled in there."""
+def view_of(tokens, after):
     n = len(tokens)
-    lengths = np.where(np.arange(n) == gap, len(fill), 0)
-    hint = np.where(lengths > 0, BOTH, GLUED)
-    is_open = np.append(False, lengths > 0)
-    prompt = Prompt(Example(np.array(tokens), np.ones(n, bool), hint, lengths), is_open)
-    return Row(prompt, gap + 1 + np.arange(len(fill)), np.array(fill, np.int64))
-
-
-def by_hand(net, row, L):
-    """The log-chances of the filled tokens, even places first, from one look at each half."""
-    example, fill = row.prompt.example, row.tokens.tolist()
-    gap = int(example.gap_length.argmax()) if fill else len(example.tokens) - 1
-    told = [(t, h, g) for t, h, g in zip(example.tokens, example.hint, example.gap_length, strict=True)]
-    slots = told[: gap + 1] + [(token, 0, -1) for token in fill] + told[gap + 1 :]
-    slots += [(V.pad, 0, -1)] * (L - len(slots))
-    n = len(example.tokens) + len(fill)
-    z = [n / L * (2 * i - (n - 1)) / max(1, n - 1) for i in range(n)] + [n / L + 2 / L * k for k in range(1, L - n + 1)]
-    found = []
-    for parity in (0, 1):
-        hidden = row.slots[parity::2].tolist()
-        if not hidden:
-            continue
-        x = torch.tensor([[V.mask if i in hidden else slot[0] for i, slot in enumerate(slots)]])
-        hint, lengths = (torch.tensor([[slot[k] for slot in slots]]) for k in (1, 2))
-        state = State(x, torch.tensor([z]), hint, lengths, torch.tensor([len(hidden) / len(fill)]))
-        logits = net.logits(net.read(state)[0][0, hidden])[:, : V.size]
-        logits[:, V.mask] = -torch.inf
-        log_p = torch.log_softmax(logits, -1)
-        found += [log_p[i, slots[slot][0]].item() for i, slot in enumerate(hidden)]
-    return found
-
-
-TEXTS = [text([1, 2, 3, 4], 1, [7, 8, 9]), text([5, 6], 0, [10]), text([1, 2], 0, [3, 3, 4, 4, 5])]
+    is_open = np.zeros(n + 1, bool)
+    is_open[np.array(after) + 1] = True
+    prompt = Prompt(Example(np.array(tokens), np.ones(n, bool)), is_open)
+    return View(prompt, ("",) * n, tuple(after), (0,) * len(after))
 
 
 @torch.no_grad()
-def test_every_token_is_judged_with_each_second_one_hidden():
-    net, L = network(), 9
-    together = token_chances(net, TEXTS, L)
-    for row, found in zip(TEXTS, together, strict=True):
-        assert found == pytest.approx(by_hand(net, row, L), rel=1e-3, abs=1e-4)
-        assert token_chances(net, [row], L, rows=3)[0] == pytest.approx(found, rel=1e-3, abs=1e-4)
-    assert len({tuple(found) for found in together}) == 3
+@pytest.mark.parametrize("reveal", [LeftToRight(), MostCertainFirst()])
+def test_recorded_chances_are_those_of_the_passes_that_revealed_the_tokens(reveal):
+    net, recorder = network(), Recorder(V.mask)
+    lengths = np.array([4, 0, 2, 0])
+    example = Example(np.array([1, 2, 3, 4]), np.ones(4, bool), np.array([AFTER, BEFORE, AFTER, BEFORE]), lengths)
+    method = FixedLength(reveal=reveal, restrictions=(recorder,))
+    states = list(method.sample(net, [example], 10, 4, row_keys(0, 1)))
+    found = recorder.settle(states[-1])
+    forbidden = [V.mask, V.pad, V.sep]
+    total = 0
+    for before, after in pairwise(states):
+        logits = net.logits(net.read(before)[0][0])[:, : V.size]
+        logits[:, forbidden] = -torch.inf
+        for slot in ((before.x == V.mask) & (after.x != V.mask))[0].nonzero()[:, 0].tolist():
+            row = logits[slot].clone()
+            for neighbour in (slot - 1, slot + 1):  # no token beside itself
+                if before.x[0, neighbour] < V.base:
+                    row[before.x[0, neighbour]] = -torch.inf
+            expected = torch.log_softmax(row, -1)[after.x[0, slot]]
+            assert found[0, slot].item() == pytest.approx(expected.item(), abs=1e-4)
+            total += 1
+    assert total == 6
+    assert (found != 0).sum() == 6
+
+
+def test_the_token_after_each_blank_is_hidden_but_for_the_edge():
+    view = view_of([9, 1, 2, 3, 8], [0, 2, 3])  # the last blank is followed by the edge alone
+    example, places = with_next_hidden(view, [np.array([5, 6]), np.array([7]), np.array([4])])
+    assert example.tokens.tolist() == [9, 5, 6, 1, 2, 7, 3, 4, 8]
+    assert example.tokens[~example.is_prompt].tolist() == [1, 3]
+    assert places.tolist() == [0, 1, -1]
+    assert example.hint[example.is_prompt].tolist() == [GLUED, GLUED, AFTER, BEFORE, AFTER, BEFORE, GLUED]
+    assert example.gap_length[2] == 1
+
+
+def test_blanks_that_share_a_gap_stand_before_the_same_hidden_token():
+    example, places = with_next_hidden(view_of([9, 1, 8], [0, 0]), [np.array([5]), np.array([6, 7])])
+    assert example.tokens.tolist() == [9, 5, 6, 7, 1, 8]
+    assert example.tokens[~example.is_prompt].tolist() == [1]
+    assert places.tolist() == [0, 0]
 
 
 @torch.no_grad()
-def test_nothing_filled_has_no_chances():
-    empty = text([1, 2, 3], 0, [])
-    assert token_chances(network(), [empty], 4) == [[]]
-    both = token_chances(network(), [empty, TEXTS[1]], 4)
-    assert [len(found) for found in both] == [0, 1]
+def test_the_next_token_is_judged_by_one_pass_over_the_filled_text():
+    net = network()
+    example, _ = with_next_hidden(view_of([9, 1, 2, 8], [0]), [np.array([5, 6])])
+    other, _ = with_next_hidden(view_of([9, 3, 8], [0]), [np.array([4])])
+    together = chances_of_next(net, [example, other], 6)
+    n, L = 6, 6
+    z = torch.tensor([[n / L * (2 * i - (n - 1)) / (n - 1) for i in range(n)]])
+    hint = torch.tensor([[GLUED, GLUED, AFTER, 0, BEFORE, GLUED]])
+    state = State(torch.tensor([[9, 5, 6, V.mask, 2, 8]]), z, hint, torch.tensor([[0, 0, 1, -1, 0, 0]]), torch.ones(1))
+    logits = net.logits(net.read(state)[0][0, 3:4])[:, : V.size]
+    logits[:, V.mask] = -torch.inf
+    assert together[0] == pytest.approx([torch.log_softmax(logits, -1)[0, 1].item()], abs=1e-4)
+    assert len(together[1]) == 1
 
 
-def test_the_length_of_every_gap_that_has_blanks_is_judged_once():
+def test_the_length_of_a_gap_counts_for_each_of_its_blanks():
     chances = torch.softmax(torch.randn(4, CLASSES), -1)
     chances[2, 6] = 0.0
-    view = View(TEXTS[0].prompt, ("",) * 4, (0, 2, 2), (0, 0, 0))  # two blanks share the gap after token 2
-    found = gap_chances(view, chances, [np.array([1]), np.array([1, 2]), np.array([3, 4, 5])])
-    assert found == pytest.approx([math.log(chances[0, 1]), math.log(chances[2, 5])], rel=1e-5)
-    impossible = gap_chances(view, chances, [np.array([1]), np.array([1, 2, 3]), np.array([3, 4, 5])])
-    assert math.isfinite(impossible[1])
+    view = view_of([1, 2, 3, 4], [0, 2, 2])  # two blanks share the gap after token 2
+    found = length_chances_of(view, chances, [np.array([1]), np.array([1, 2]), np.array([3, 4, 5])])
+    shared = math.log(chances[2, 5])
+    assert found.tolist() == pytest.approx([math.log(chances[0, 1]), shared, shared], rel=1e-5)
+    impossible = length_chances_of(view, chances, [np.array([1]), np.array([1, 2, 3]), np.array([3, 4, 5])])
+    assert np.isfinite(impossible).all()
     assert impossible[1] < -20
+    assert length_chances_of(view, None, [np.array([1])] * 3).tolist() == [0, 0, 0]
+
+
+def test_scores_do_not_favour_short_fills_and_mind_what_follows():
+    assert score_of([-1.0, -1.0, -1.0], 0.0, 0.0) == score_of([-1.0], 0.0, 0.0)
+    assert score_of([-1.0], 0.0, -5.0) < score_of([-1.0], 0.0, -1.0)
+    assert score_of([], -1.0, 0.0) < 0
