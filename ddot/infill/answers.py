@@ -157,7 +157,7 @@ def _missing(request: Request, made: int, found: dict[str, Answer], engine: Engi
     if not made:
         return range(tries)
     full = sum("" not in answer.infill.fills for answer in found.values())
-    most = len(_WARMER) * tries if request.settings.n > 1 else tries
+    most = len(_WARMER) * tries if tries > request.tries_alone(engine) else tries
     return range(made, min(made + max(0, request.settings.n - full), most))
 
 

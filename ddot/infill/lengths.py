@@ -139,8 +139,9 @@ def conditioned(
             fits &= length <= sum(planner.most_tokens(blank.most or 0) for blank in mine)
         if fits.any():
             fitting = torch.where(fits, chances[after], 0)
-            if not fitting.sum() > 0:  # the network rules all of them out: as short as may be
-                fitting[int(fits.nonzero()[0])] = 1.0
+            if not fitting.sum() > 0:  # the network rules all of them out: the nearest
+                far = (length - chances[after] @ length).abs()
+                fitting[int(torch.where(fits, far, torch.inf).argmin())] = 1.0
             chances[after] = fitting / fitting.sum()
     return chances
 

@@ -89,11 +89,18 @@ def _smollm2(
     dev: str | None,
     plans: tuple[Plan, ...],
     training: Training,
+    planner: str = "grid",
+    order: str = "surest",
 ) -> Run:
-    """SmolLM2-135M made bidirectional, with all that DDOT adds."""
+    """SmolLM2-135M made bidirectional, with all that DDOT adds. `planner`, `order`: how `infill` fills with it."""
+
+    def network(vocabulary: Vocabulary) -> DenoiserConfig:
+        config = DenoiserConfig.extended(LlamaConfig.smollm2_135m(vocabulary.rows), vocabulary)
+        return replace(config, planner=planner, order=order)
+
     return Run(
         name=name,
-        network=lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(v.rows), v),
+        network=network,
         start=start,
         data=Data(folder="runs/data", sources=sources, dev=dev, workers=14),
         plans=plans,
@@ -184,6 +191,8 @@ def smollm2() -> Run:
             Plan(moving, Natural(), passages, some_told, unit=units, full_noise=0.15, weight=0.2 * moving_share),
         ),
         training=replace(_ON_A_GPU, seconds=1000.0, rate=3e-4, matrix_rate=6e-4, added_rate=2e-3, warmup=50, decay=0.7),
+        planner="text",
+        order="left-to-right",
     )
 
 

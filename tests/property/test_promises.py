@@ -157,7 +157,7 @@ def random_case(rng):
     if rng.random() < 0.1:
         words = " ".join(pick(rng, [*TAME, *AWKWARD]) for _ in range(3)).split() or ["boat"]
         apart = [" " + word for word in words[1:]]
-        template = Template(("", words[0], *apart, ""), (Blank(),) * (len(words) + 1))
+        template = Template(("", words[0], *apart, ""), (Blank(0),) * (len(words) + 1))
         return Case("\n ".join(words) + " ", template, {**settings, "free": True})
     is_tame = rng.random() < 0.6
     blanks = tuple(random_blank(rng) for _ in range(8 if rng.random() < 0.01 else pick(rng, [1, 1, 1, 1, 2, 2, 3])))

@@ -24,7 +24,7 @@ ANY = Blank()
         ("___{3,}___{,8}", ("", "", ""), (Blank(3, None), Blank(0, 8))),
         ("___{ 3 , 8 }", ("", ""), (Blank(3, 8),)),
         ("___{0}", ("", ""), (Blank(0, 0),)),
-        ("___{0,}", ("", ""), (ANY,)),
+        ("___{0,}", ("", ""), (Blank(0),)),
         (f"___{{007,{LONGEST}}}", ("", ""), (Blank(7, LONGEST),)),
         ("<mask> [MASK] [blank] <extra_id_0> <extra_id_12>", ("", " ", " ", " ", " ", ""), (ANY,) * 5),
         ("<mask>{2} [blank]{,1}", ("", " ", ""), (Blank(2, 2), Blank(0, 1))),
@@ -136,7 +136,7 @@ def test_written_templates_look_like_what_people_write():
 @given(awkward.filter(lambda text: text.split()))
 def test_free_words_stand_in_order_with_blanks_around(source):
     template, words = free(source), source.split()
-    assert template.blanks == (ANY,) * (len(words) + 1)
+    assert template.blanks == (Blank(0),) * (len(words) + 1)
     assert template.text([""] * len(template.blanks)) == " ".join(words)
     assert [literal.strip() for literal in template.literals if literal] == words
 
@@ -175,4 +175,4 @@ def test_locks_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("text", ["\\" * 100_000 + " ___", r"\___ " * 20_000 + "___", "___{0," + " " * 100_000 + "}"])
 def test_odd_texts_take_no_more_time_than_long_ones(text):
-    assert parse(text).blanks == (ANY,)  # time that grows with the square of the length, or faster, would be minutes
+    assert len(parse(text).blanks) == 1  # time that grows with the square of the length, or faster, would be minutes

@@ -114,7 +114,7 @@ def embedded():
 def test_allowed_tokens_are_printable_text_without_inner_space(which, request):
     tokenizer = request.getfixturevalue(which)
     alphabet = Alphabet(tokenizer)
-    assert alphabet.allowed.shape == (12, tokenizer.vocabulary.rows)
+    assert alphabet.allowed.shape == (16, tokenizer.vocabulary.rows)
     anywhere = alphabet.allowed.any(0).numpy()
     assert anywhere.sum() > 100
     assert not anywhere[tokenizer.vocabulary.base :].any()
@@ -280,7 +280,7 @@ def test_bounds_hold_for_every_length_and_any_scores(alphabet, tokenizer, name, 
             assert span.blank.least <= len(words) <= (span.blank.most or len(tokens))
             assert not set(tokens.tolist()) & {*alphabet.no_text, *alphabet.loose_marks}
             rules = [span.first + 4] + [LATER + 4 * span.blank.counted] * (len(tokens) - 1)
-            if span.blank.bounded:
+            if span.blank.counted:
                 assert all(alphabet.allowed[rule, token] for rule, token in zip(rules, tokens, strict=True))
     for earlier, later in itertools.pairwise(states):  # what is revealed stays
         known = earlier.x != tokenizer.vocabulary.mask

@@ -92,7 +92,7 @@ def test_the_first_slot_of_a_blank_has_a_rule_of_its_own():
         pieces = Pieces(ALPHABET, [[Span(1, 4, first, blank)]], 5)
         state = start([[Span(1, 4, first, blank)]], 5)
         score = pieces(state, Wants(np.arange(V.base))(state)).log_score
-        shift = 4 * blank.bounded
+        shift = 4 * blank.counted
         for row, rule in enumerate([first, LATER, LATER]):
             assert torch.equal(~torch.isneginf(score[row]), ALPHABET.allowed[rule + shift])
 
