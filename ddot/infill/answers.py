@@ -14,6 +14,8 @@ from ddot.infill.spacing import set_fills
 from ddot.infill.template import Template
 from ddot.infill.view import view, window
 
+# The score below which another length is tried: of people.dev about a quarter, which gains as much as trying it always.
+_DOUBTFUL = -2.2
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alternatives differ
 
 
@@ -49,7 +51,7 @@ class Request:
         return max(alone, 2 * n) if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else alone
 
     def tries_alone(self, engine: Engine) -> int:
-        """How many attempts the one answer of n = 1 is chosen from: one for each quantile of the planned lengths."""
+        """How many attempts there may be at the one answer of n = 1: one for each quantile of the planned lengths."""
         several = self.located and self.seconds is None and self.settings.terminal is None
         return max(1, len(engine.planner.quantiles)) if several else 1
 
@@ -153,12 +155,14 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
 
 def _missing(request: Request, made: int, found: dict[str, Answer], engine: Engine) -> range:
     """The numbers of the attempts to make next."""
-    tries = request.tries(engine)
+    tries, alone = request.tries(engine), request.tries_alone(engine)
+    if tries == alone:
+        doubtful = all(answer.infill.score < _DOUBTFUL for answer in found.values())
+        return range(made, made + int(doubtful and made < alone))
     if not made:
         return range(tries)
     full = sum("" not in answer.infill.fills for answer in found.values())
-    most = len(_WARMER) * tries if tries > request.tries_alone(engine) else tries
-    return range(made, min(made + max(0, request.settings.n - full), most))
+    return range(made, min(made + max(0, request.settings.n - full), len(_WARMER) * tries))
 
 
 def _warmed(request: Request, number: int, engine: Engine) -> Request:
@@ -168,8 +172,10 @@ def _warmed(request: Request, number: int, engine: Engine) -> Request:
 
 
 def _ranked(request: Request, found: list[Answer], alone: int) -> list[Answer]:
-    """The best answers, among them the one that n = 1 gives: the best of the first `alone` attempts."""
-    first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score)
+    """The best answers, among them the one that n = 1 gives: the first, or the best of `alone` if it is doubtful."""
+    first = min(found, key=lambda each: each.attempt)
+    if first.infill.score < _DOUBTFUL:
+        first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score)
     others = [each for each in found if each is not first]
     others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
     ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)
