@@ -1040,7 +1040,12 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "self.encoder.encode_special_tokens = True",
                 "self.encoder.encode_special_tokens = False",
             ),
-            ("special rows that are decoded", "if token < self.vocabulary.base]", "if token < self.vocabulary.size]"),
+            (
+                "special rows that are decoded",
+                "if token < self.vocabulary.base]",
+                "if token < self.vocabulary.size]",
+                "the library's decoder leaves out ids it does not know",
+            ),
             (
                 "words counted from 1",
                 "starts = self.starts_word[tokens].copy()\n        starts[:1] = False",
@@ -1062,8 +1067,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "part = -(-int(whole[after]) // int(shares[after]))",
                 "part = int(whole[after])",
             ),
-            ("no taste for short blanks", "if not view.prompt.free:", "if False:"),
-            ("a taste for short texts where nothing is located", "if not view.prompt.free:", "if True:"),
+            (
+                "no taste for short blanks",
+                "return chances if view.prompt.free else _favour_short(chances)",
+                "return chances",
+            ),
+            (
+                "a taste for short texts where nothing is located",
+                "return chances if view.prompt.free else _favour_short(chances)",
+                "return _favour_short(chances)",
+            ),
             ("lengths always drawn", "choose = drawn_length if draw else mean_length", "choose = drawn_length"),
             ("lengths never drawn", "choose = drawn_length if draw else mean_length", "choose = mean_length"),
             ("blanks drawn in one order", "(draw ^ (8 * swap).astype(np.int64))", "draw"),
@@ -1084,7 +1097,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "bounds that free slots may break",
-                "if samples[i].lengths is None and not self._holds(w, found[i])",
+                "if samples[i].lengths is None and not self._holds(w, found[i].tokens)",
                 "if False",
             ),
             ("prompt tokens found in gaps", "word = ~is_prompt & (x != vocabulary.pad)", "word = x != vocabulary.pad"),
@@ -1111,7 +1124,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         ],
     ),
     (
-        _INFILL,
+        f"{_INFILL} unit/test_engine.py",
         "infill/answers.py",
         [
             (
@@ -1206,10 +1219,10 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "the first token under the rule of later ones",
-                "rule[row, span.start : min(span.start + 1, span.stop)] = span.first + counted",
+                "rule[row, span.start : min(span.start + 1, span.stop)] = span.first + words * span.blank.bounded",
                 "pass",
             ),
-            ("marks that count as words", "counted = (8 if loose else 4) * span.blank.bounded", "counted = 0"),
+            ("marks that count as words", "words = 8 if loose else 4", "words = 0"),
             (
                 "words that do not tire",
                 "log_score=prediction.log_score - there[row, :columns]",
@@ -1301,7 +1314,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "lengths[after] += len(tokens)",
                 "lengths[after] = lengths[after] or len(tokens)",
             ),
-            ("chances that may be 0", "chances.clamp(min=_LEAST_CHANCE)", "chances"),
+            (
+                "chances that may be 0",
+                "return chances.clamp(min=_LEAST_CHANCE).log().tolist()",
+                "return chances.log().tolist()",
+            ),
             ("a time that says nothing", "t[row] = len(slots) / max(1, len(text.slots))", "t[row] = 1.0"),
         ],
     ),

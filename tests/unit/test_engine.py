@@ -13,6 +13,7 @@ from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.engine import Engine, Sample, Shape, Window, gap_tokens
 from ddot.infill.lengths import choose_lengths, within_bounds
+from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, parse
@@ -66,12 +67,20 @@ def test_the_network_is_told_the_lengths_that_were_chosen(terminal, shape):
 
 @torch.no_grad()
 def test_windows_of_a_batch_are_filled_as_alone():
-    texts = ["The ___{2} hall", "The lamp ___ was ___{1,3} lit", "___ open"]
-    windows = [window(text, steps=2) for text in texts]
+    first = window("The ___{2} hall", steps=2, temperature=1.0)
+    other = window("The lamp ___ was ___{1,3} lit", steps=2, temperature=1.0)
+    windows = [first, other, dataclasses.replace(first, key=row_keys(5, 1)), window("___ open", steps=2)]
     alone = [result_of(engine().fill([one]))[0] for one in windows]
     for one, other in zip(result_of(engine().fill(windows)), alone, strict=True):
         assert [tokens.tolist() for tokens in one.tokens] == [tokens.tolist() for tokens in other.tokens]
         assert one.scores == other.scores
+
+
+def test_locked_fills_stay_whatever_is_found_for_the_others():
+    model = Model(engine().model, TOKENIZER)
+    (best,) = model.infill("The ___ hall ___{1} lit ___", fills=["old  lamp", None, ""], steps=1)
+    assert (best.fills[0], best.fills[2]) == ("old  lamp", "")
+    assert best.text == f"The old  lamp hall {best.fills[1].strip()} lit "
 
 
 def test_attempts_at_a_text_draw_from_keys_of_their_own():

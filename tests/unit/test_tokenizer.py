@@ -79,3 +79,9 @@ def test_closing_marks_are_units_of_their_own():
     ]  # fmt: skip
     assert (np.diff(units) >= np.diff(words)).all()  # units are words, or parts of them
     assert tokenizer.units(tokens[:0]).shape == (0,)
+
+
+def test_the_first_word_is_number_0_with_and_without_a_space_before_it(tokenizer):
+    for text in ("the cat", " the cat"):
+        words = tokenizer.words(tokenizer.encode(text))
+        assert (words[0], words[-1]) == (0, 1)

@@ -95,6 +95,8 @@ def test_heads_and_tails_keep_whole_characters_and_words(text, count):
     start = head(text, count, TOKENIZER)
     assert text.startswith(start)
     assert len(start) <= len(TOKENIZER.decode(tokens[:count]))
+    at = len(start)
+    assert at in (0, len(text)) or text[at - 1].isspace() or text[at].isspace() or len(start.split()) <= 1
     if count:
         end = tail(text, count, TOKENIZER)
         assert text.endswith(end)
