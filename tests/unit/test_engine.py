@@ -78,7 +78,7 @@ def test_windows_of_a_batch_are_filled_as_alone():
 
 def test_locked_fills_stay_whatever_is_found_for_the_others():
     model = Model(engine().model, TOKENIZER)
-    (best,) = model.infill("The ___ hall ___{1} lit ___", fills=["old  lamp", None, ""], steps=1)
+    (best,) = model.infill("The ___ hall ___{1} lit ___{0,}", fills=["old  lamp", None, ""], steps=1)
     assert (best.fills[0], best.fills[2]) == ("old  lamp", "")
     assert best.text == f"The old  lamp hall {best.fills[1].strip()} lit "
 
