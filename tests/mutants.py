@@ -1303,6 +1303,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "tokens judged at every look",
                 "revealed = self.last.at & (state.x != self.mask)",
                 "revealed = self.last.at",
+                "what is still masked is judged again when it is revealed",
             ),
             (
                 "chances of another look",
