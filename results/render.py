@@ -59,7 +59,7 @@ every = [*rows, *differences, *speeds, *read_rows(RESULTS / "bench-methods.jsonl
 # The README's table: these, and the embedded model.
 SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")
 chosen = [row for row in alike if row["method"] in SHORT and row["model"] != "runs/smollm2_ddot"]
-chosen += [row for row in embedded if row["method"] == "planned"]
+chosen += [row for row in embedded if row["method"] == "infill"]
 short = render([row for row in chosen if row["task"] == "free" or row["method"] == "unfilled"], "overview")
 insert(ROOT / "README.md", {"quality": short, "speed": four_speeds()})
 insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})

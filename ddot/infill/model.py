@@ -149,7 +149,7 @@ class Model:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
         whole_number("rollouts", rollouts, 1)
         request = self.request(text, Settings(seed=seed, steps=steps))
-        attempts = (Attempt(request, draw) for draw in range(2, rollouts + 2))  # the first may be fixed quantiles
+        attempts = (Attempt(request, draw) for draw in range(8, rollouts + 8))  # the first may be fixed quantiles
         counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
         for answer in self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine)):
             for count, each in zip(counts, answer.infill.fills, strict=True):
