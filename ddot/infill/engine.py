@@ -252,9 +252,11 @@ class Engine:
         alike: Callable[[T], Hashable],
         run: Callable[[list[T]], Steps[list[Any]]],
     ) -> Steps[list[Any]]:
-        """As `_phase`, but items that are the same run once."""
+        """As `_phase`, but of items that are the same only the first runs."""
         keys = [same(item) for item in items]
-        distinct = dict(zip(keys, items, strict=True))
+        distinct: dict[Hashable, T] = {}
+        for key, item in zip(keys, items, strict=True):
+            distinct.setdefault(key, item)
         results = yield from self._phase(list(distinct.values()), alike, run)
         of = dict(zip(distinct, results, strict=True))
         return [of[key] for key in keys]
