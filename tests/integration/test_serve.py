@@ -66,7 +66,7 @@ def test_answers_are_those_of_the_model(served, model, settings):
     found = served.post("/v1/infill", text=text, **settings)
     assert plain(found) == same(model.infill(text, **settings))
     assert found["literals"] == list(parse(text).literals)
-    assert found["blanks"] == [{"least": 1, "most": 4}, {"least": 0, "most": None}]
+    assert found["blanks"] == [{"least": 1, "most": 4}, {"least": 1, "most": None}]
     assert (found["steps"], found["seed"], found["model"]) == (settings["steps"], settings.get("seed", 0), "tiny")
     *frames, last = served.events("/v1/infill", text=text, **settings)
     assert plain(last) == plain(found)
