@@ -627,11 +627,15 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "core/gaps.py",
         [
             ("ties that go to the later slot", "(slot[None, :] < slot[:, None])", "(slot[None, :] > slot[:, None])"),
-            ("hints that close the wrong side", "CLOSES_AFTER = (GLUED, BEFORE)", "CLOSES_AFTER = (GLUED, AFTER)"),
+            (
+                "hints that close the wrong side",
+                "(hint == GLUED) | (hint == BEFORE)",
+                "(hint == GLUED) | (hint == AFTER)",
+            ),
             (
                 "gaps open beyond the prompt",
-                "is_open = torch.arange(L + 1, device=hint.device) <= count",
-                "is_open = torch.arange(L + 1, device=hint.device) <= count + 1",
+                "return (gap <= order[:, -1:]) & (closing == 0)",
+                "return (gap <= order[:, -1:] + 1) & (closing == 0)",
             ),
             ("a gap open on one side only", "return missing[:-1] | missing[1:]", "return missing[1:]"),
             (
@@ -936,7 +940,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "gap_length=state.gap_length",
             ),
             ("training told lengths of other slots", "slots.gap_length.gather(1, kept)", "slots.gap_length"),
-            ("words in gaps that are closed", "return ~closes_after & ~next_closes", "return ~closes_after"),
+            ("words in gaps that are closed", "return ~closes_after(hint) & ~", "return ~closes_after(hint) | ~"),
             (
                 "a middle that is off by one",
                 "away = (index - (before + after) / 2).abs()",

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int, UInt64
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from ddot.core.gaps import CLOSES_AFTER, CLOSES_BEFORE
+from ddot.core.gaps import closes_after, closes_before
 from ddot.core.records import (
     NOT_PROMPT,
     PAD,
@@ -31,6 +31,7 @@ from ddot.core.records import (
     to_device,
 )
 from ddot.core.sampling import time_grid
+from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, only_prompt, start_at
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
@@ -46,14 +47,7 @@ class Insertion:
     spread: float = 1.0
     doubt: float = 0.5
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `[sep] text [pad]…` of L + 1 slots in a line."""
         table = Table([_after_separator(example, L, vocabulary) for example in examples], L + 1, vocabulary)
         z = in_line(table.is_prompt, keys)
@@ -66,15 +60,13 @@ class Insertion:
         h, velocity = model.read(state)
         return token_losses(model, h, velocity, at, answer.flatten()[at])
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """`[sep] prompt [pad]…`. Of an example only the prompt's tokens are read."""
         rows = [_after_separator(only_prompt(example), L, vocabulary) for example in prompts]
         state = start_at(in_line, rows, L + 1, keys, vocabulary)
         return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state after each look, at most `steps` of them, until no text grows any more; t falls from 1 to 0.
 
         A text never has more than L tokens: where more are wanted than fit, the surest are taken. Gaps that are told
@@ -89,7 +81,7 @@ class Insertion:
         for s in times[1:]:
             there = state.x != v.pad
             left = there.shape[1] - there.sum(-1, keepdim=True)
-            asked = there & may_grow(state.hint, there) & (left > 0)
+            asked = there & may_grow(state.hint) & (left > 0)
             h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
             chances = torch.softmax(_words_or_none(model.logits(h[asked]), v), -1)
             none = torch.full_like(state.z, torch.inf)
@@ -142,16 +134,12 @@ def questions(
         gap_length=torch.where(there, slots.gap_length.gather(1, kept), UNKNOWN_LENGTH),
         t=torch.zeros_like(slots.t),  # what is read is never noisy, and nobody knows how much is missing
     )
-    return state, there & may_grow(state.hint, there), answer
+    return state, there & may_grow(state.hint), answer
 
 
-def may_grow(hint: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
-    """Whether text may go right after each token there is: unless it or the next one is told that the gap is closed."""
-    closes_after, closes_before = (
-        there & ((hint == first) | (hint == second)) for first, second in (CLOSES_AFTER, CLOSES_BEFORE)
-    )
-    next_closes = torch.nn.functional.pad(closes_before[:, 1:], (0, 1))
-    return ~closes_after & ~next_closes
+def may_grow(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
+    """Whether text may be inserted after each slot: neither its hint nor the next slot's closes the gap."""
+    return ~closes_after(hint) & ~torch.nn.functional.pad(closes_before(hint)[:, 1:], (0, 1))
 
 
 def put_in(state: State, wanted: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], pad: int) -> State:
