@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, UInt64
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
@@ -29,6 +29,7 @@ from ddot.core.records import (
     to_device,
 )
 from ddot.core.rng import fold, uniform
+from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, only_prompt
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
@@ -39,14 +40,7 @@ from ddot.network.trunk import Memory, left_to_right
 class Autoregressive:
     anneal: Annealing = greedy  # how an answer is chosen: the likeliest, or drawn (`Tempered` with pad_apart=False)
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; what is given is PROMPT in both parts."""
         table = Table([_template(example, L, vocabulary) for example in examples], 2 * L, vocabulary)
         z = in_line(table.is_prompt, keys)
@@ -67,7 +61,7 @@ class Autoregressive:
         h, velocity = model.read(state, left_to_right)
         return token_losses(model, h, velocity, at, answer.flatten()[at])
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """`prompt [sep]` and L places for the sentence. Prompts end at the same slot, after [pad]s that nobody sees."""
         rows = [_left_part(example, L, vocabulary) for example in prompts]
         widest = max((len(row.tokens) for row in rows), default=1)
@@ -86,9 +80,7 @@ class Autoregressive:
             t=torch.ones(len(rows)),
         )
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state for every token written, at most L; t falls from 1 to 0. `steps` is not asked: tokens come singly.
 
         The prompt always fits: no word is written where the places left are needed for it. Gaps that are told closed
@@ -97,7 +89,7 @@ class Autoregressive:
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         return self._write(model, start, L, keys)
 
-    def _write(self, model: Denoiser, start: State, L: int, keys: UInt64[np.ndarray, "B"]) -> Iterator[State]:
+    def _write(self, model: Denoiser, start: State, L: int, keys: Keys) -> Iterator[State]:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
         memory = Memory(start.is_prompt | (torch.arange(x.shape[1], device=x.device) >= first))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
@@ -16,6 +16,7 @@ from ddot.core.projections import clamp_prompt, keep_prompt_order
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
+from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
@@ -35,14 +36,7 @@ class DDOT:
     projections: tuple[Projection, ...] = (keep_prompt_order,)
     restrictions: tuple[Restriction, ...] = ()
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Algorithm 1, lines 2 and 3: terminal positions and couplings."""
         table = Table(examples, L, vocabulary)
         z_T = self.terminal(table.is_prompt, fold(keys, 0x7E2))
@@ -53,12 +47,10 @@ class DDOT:
         """Algorithm 1, lines 4 to 8."""
         return denoising_losses(model, slots, position_factor, self.position_weight, self.gap_length_factor)
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         return start_at(self.terminal, prompts, L, keys, vocabulary)
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         times, kept = time_grid(steps, FIRST_STEP), (clamp_prompt(start), *self.projections)

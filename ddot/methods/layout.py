@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.gaps import missing_after
 from ddot.core.positions import Terminal, clean_positions
@@ -24,6 +24,7 @@ from ddot.core.records import (
     Vocabulary,
 )
 from ddot.core.rng import fold, uniform
+from ddot.core.shapes import Flags, Keys, Positions, Times
 
 
 class Table:
@@ -56,7 +57,7 @@ class Table:
         return np.where(self.is_prompt, PROMPT, np.where(real, RESPONSE, PAD))
 
     @property
-    def still(self) -> Float32[np.ndarray, "B L"]:
+    def still(self) -> Positions:
         """Clean positions of the real tokens (eq. init_pos), and the pads after them at the same spacing."""
         z = np.empty((len(self.n_real), self.L), np.float32)
         for row, n in enumerate(self.n_real.tolist()):
@@ -64,13 +65,7 @@ class Table:
             z[row, n:] = n / self.L + 2 / self.L * np.arange(1, self.L - n + 1)
         return z
 
-    def slots(
-        self,
-        z_0: Float32[np.ndarray, "B L"],
-        z_T: Float32[np.ndarray, "B L"],
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-    ) -> Slots:
+    def slots(self, z_0: Positions, z_T: Positions, t: Times, keys: Keys) -> Slots:
         """A training batch: positions from the method, the corruption's uniform numbers from the row keys."""
         return Slots(
             x_0=torch.from_numpy(self.x_0),
@@ -83,12 +78,12 @@ class Table:
             u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.L)),
         )
 
-    def still_slots(self, t: Float32[np.ndarray, "B"], keys: UInt64[np.ndarray, "B"]) -> Slots:
+    def still_slots(self, t: Times, keys: Keys) -> Slots:
         """A training batch in which nothing moves. Where a text ends is known, so its pads are never masked."""
         slots = self.slots(self.still, self.still, t, keys)
         return dataclasses.replace(slots, u=torch.where(slots.kind == PAD, 2.0, slots.u))
 
-    def start(self, z: Float32[np.ndarray, "B L"], masked: Bool[np.ndarray, "B L"]) -> State:
+    def start(self, z: Positions, masked: Flags) -> State:
         """The state at t = 1 with slots at `z`, some of them masked."""
         return State(
             x=torch.from_numpy(np.where(masked, self.vocabulary.mask, self.x_0)),
@@ -103,9 +98,7 @@ class Table:
         return self.start(self.still, self.kind == RESPONSE)
 
 
-def start_at(
-    terminal: Terminal, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary
-) -> State:
+def start_at(terminal: Terminal, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
     """The state at t = 1: prompt tokens and [mask]s at terminal positions. Only the prompt of each example is read."""
     table = Table([only_prompt(example) for example in prompts], L, vocabulary)
     return table.start(terminal(table.is_prompt, fold(keys, 0x7E2)), ~table.is_prompt)
@@ -122,7 +115,7 @@ def only_prompt(example: Example) -> Example:
     )
 
 
-def in_line(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+def in_line(is_prompt: Flags, keys: Keys) -> Positions:
     """A `Terminal`: slot after slot, neighbours 1 token unit apart at any L (2/L in [-1, 1]). Draws nothing."""
     L = is_prompt.shape[1]
     return np.broadcast_to(((2 * np.arange(L) - (L - 1)) / L).astype(np.float32), is_prompt.shape).copy()

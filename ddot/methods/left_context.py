@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import NOT_PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
+from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, start_at
 from ddot.methods.losses import Losses, denoising_losses
 from ddot.network.denoiser import Denoiser
@@ -24,14 +25,7 @@ class LeftContext:
     reveal: Reveal = field(default_factory=Leap)
     restrictions: tuple[Restriction, ...] = ()
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; all that follows [sep] is to be denoised."""
         rows = [_with_sentence(example, L, vocabulary) for example in examples]
         table = Table(rows, 2 * L, vocabulary)
@@ -42,14 +36,12 @@ class LeftContext:
         """The token loss alone (eq. token-loss): where slots lie is given, so λ has nothing to weigh."""
         return denoising_losses(model, slots, position_factor=0.0)
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """The state at t = 1: the prompt, [sep], then [mask]s. Of an example only the prompt's tokens are read."""
         rows = [_left_part(example, L, vocabulary) for example in prompts]
         return start_at(in_line, rows, 2 * L, keys, vocabulary)
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps: words and pads right of [sep], nothing else changes."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         kept = (clamp_prompt(start), stay(start))

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.records import Example, Slots, State, Vocabulary
+from ddot.core.shapes import Keys, Times
 from ddot.methods.losses import Losses
 from ddot.network.denoiser import Denoiser
 
@@ -15,14 +16,7 @@ from ddot.network.denoiser import Denoiser
 class Trainable(Protocol):
     """What a plan trains with. `prepare` runs in loader workers on the CPU, `loss` where the network is."""
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots: ...
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots: ...
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses: ...
 
@@ -32,7 +26,7 @@ class Method(Trainable, Protocol):
     """What also fills blanks: `sample` yields the states of the reverse process, `texts` reads one of them."""
 
     def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
+        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys
     ) -> Iterator[State]: ...
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]: ...

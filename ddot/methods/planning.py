@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt64
 
 from ddot.core.records import AFTER, BOTH, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary
+from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, only_prompt, with_placeholders
 from ddot.methods.losses import Losses, length_losses
 from ddot.network.denoiser import Denoiser
@@ -22,14 +22,7 @@ from ddot.network.denoiser import Denoiser
 class Planning:
     factor: float = 0.3
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Prompts with placeholders at t = 1. `gap_length` holds the answers, which the network does not see."""
         rows = [with_placeholders(example, most=L) for example in examples]
         return Table(rows, L, vocabulary).still_slots(np.ones_like(t), keys)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
+from ddot.core.shapes import Keys, Times
 from ddot.methods.ddot import DDOT
 from ddot.methods.layout import start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
@@ -35,14 +36,7 @@ class PositionPrediction:
     projections: tuple[Projection, ...] = ()  # of the predicted positions
     restrictions: tuple[Restriction, ...] = ()
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """As DDOT's: terminal positions, and the clean position each is coupled to."""
         return DDOT(self.terminal, self.couple).prepare(examples, L, t, keys, vocabulary)
 
@@ -58,7 +52,7 @@ class PositionPrediction:
             tokens, total=total_loss(tokens.total, position, position_factor), position=position.detach()
         )
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """The state that positions are predicted from."""
         return start_at(self.terminal, prompts, L, keys, vocabulary)
 
@@ -70,9 +64,7 @@ class PositionPrediction:
             state = project(state)
         return state
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 forward passes."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         start = self.placed(model, start)

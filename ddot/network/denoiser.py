@@ -16,6 +16,7 @@ from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.core.chunks import in_portions
 from ddot.core.noise import SCHEDULE
 from ddot.core.records import HINTS, Prediction, State, Vocabulary
+from ddot.core.shapes import PerSlot, Scores
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
 from ddot.network.trunk import Reading, Trunk
@@ -147,10 +148,10 @@ class Denoiser(nn.Module):
         (log_score,) = in_portions(self._log_score, self.portion, h[at], sigma)
         return Prediction(at=at, log_score=log_score, velocity=velocity, portion=self.portion)
 
-    def _log_score(self, hidden: Float[Tensor, "M d"], sigma: Float[Tensor, "M"]) -> tuple[Float[Tensor, "M V"]]:
+    def _log_score(self, hidden: Float[Tensor, "M d"], sigma: PerSlot) -> tuple[Scores]:
         return (self.score.log_score(self.logits(hidden), sigma, self.vocabulary.mask),)
 
-    def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
+    def logits(self, hidden: Float[Tensor, "M d"]) -> Scores:
         """The trunk's logits, −∞ at the rows that only round the vocabulary up."""
         logits = self.trunk.logits(hidden)
         used = torch.arange(logits.shape[-1], device=logits.device) < self.vocabulary.size
@@ -166,9 +167,9 @@ class Denoiser(nn.Module):
         self,
         hidden: Float[Tensor, "M d"],
         x_0: Int[Tensor, "M"],
-        sigma: Float[Tensor, "M"],
-        dsigma: Float[Tensor, "M"],
-    ) -> Float[Tensor, "M"]:
+        sigma: PerSlot,
+        dsigma: PerSlot,
+    ) -> PerSlot:
         """Loss of chosen slots from their hidden vectors. Apart, so that it can be compiled as one."""
         return self.score.loss(self.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
 
