@@ -670,8 +670,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "a length head taught the gap before",
-                "gaps_after(slots).flatten()[asked]",
-                "gaps_after(slots).roll(1, 1).clamp(min=0).flatten()[asked]",
+                "gaps_after(slots).flatten()[length_at]",
+                "gaps_after(slots).roll(1, 1).clamp(min=0).flatten()[length_at]",
             ),
             ("a told length of 0 read as untold", "(slots.gap_length < 0)", "(slots.gap_length <= 0)"),
             (
@@ -715,23 +715,28 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("told lengths that are not laid out", "lengths[places] = gap_length", "pass"),
             (
                 "told lengths that do not reach the table",
-                "self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_length, UNKNOWN_LENGTH)",
+                "self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_lengths, UNKNOWN_LENGTH)",
                 "pass",
             ),
             (
                 "hints that do not reach the table",
-                "self.hint[row, :n] = np.where(example.is_prompt, hint, NOT_PROMPT)",
+                "self.hint[row, :n] = np.where(example.is_prompt, example.hints, NOT_PROMPT)",
                 "self.hint[row, :n] = np.where(example.is_prompt, UNKNOWN, NOT_PROMPT)",
             ),
             (
                 "hints lost with the rest of the text",
-                "hint=None if example.hint is None else example.hint[keep]",
-                "hint=None",
+                "Example(example.tokens[keep], keep[keep], example.hints[keep],",
+                "Example(example.tokens[keep], keep[keep], None,",
             ),
             (
                 "lengths lost with the rest of the text",
-                "if example.gap_length is None else example.gap_length[keep]",
-                "if True else example.gap_length[keep]",
+                "example.hints[keep], example.gap_lengths[keep])",
+                "example.hints[keep], 0 * example.gap_lengths[keep] - 1)",
+            ),
+            (
+                "the left part told nothing",
+                "hint=np.append(prompt.hints, UNKNOWN)",
+                "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
             ),
             ("pads that are responses", "np.where(real, RESPONSE, PAD)", "np.where(real, RESPONSE, RESPONSE)"),
             (
@@ -767,8 +772,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "placeholders in closed gaps",
-                "np.isin(_hints(example)[given], (AFTER, BOTH))",
-                "np.isin(_hints(example)[given], (AFTER, BOTH, UNKNOWN))",
+                "np.isin(example.hints[given], (AFTER, BOTH))",
+                "np.isin(example.hints[given], (AFTER, BOTH, UNKNOWN))",
             ),
             ("placeholders kept where they do not fit", "is_open &= lengths > 0", "pass"),
         ],
@@ -903,16 +908,15 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "hint=torch.where(sentence, NOT_PROMPT, slots.hint)",
                 "hint=slots.hint",
             ),
-            ("training at noisy times", "t=torch.zeros_like(slots.t),  # what is read is never noisy", "t=slots.t,"),
+            ("training at noisy times", "t=torch.zeros_like(slots.t),  # the input is never noisy", "t=slots.t,"),
             ("sampling at noisy times", "x=x, t=torch.zeros_like(start.t)), memory, part)", "x=x), memory, part)"),
             ("every place drawn with the same number", "uniform(fold(keys, place), 1)", "uniform(fold(keys, 0), 1)"),
             (
                 "answers that name the given word",
-                "return asked, torch.where(kind == PROMPT, vocabulary.sep, following)",
-                "return asked, following",
+                "return predicts, torch.where(kind == PROMPT, vocabulary.sep, following)",
+                "return predicts, following",
             ),
             ("pads that are asked", "& (slots.kind != PAD)", ""),
-            ("the left part told nothing", "hint=np.append(hint, UNKNOWN)", "hint=np.full(n + 1, UNKNOWN)"),
         ],
     ),
     (
@@ -921,7 +925,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "training told how much is missing",
-                "t=torch.zeros_like(slots.t),  # what is read is never noisy",
+                "t=torch.zeros_like(slots.t),  # the input is never noisy",
                 "t=slots.t,  #",
             ),
             (
@@ -931,12 +935,12 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "training with hints that sampling does not give",
-                "hint=torch.where(there, slots.hint.gather(1, kept), NOT_PROMPT)",
-                "hint=torch.where(there, slots.hint.gather(1, kept).clamp(min=UNKNOWN), NOT_PROMPT)",
+                "hint=torch.where(present, slots.hint.gather(1, kept), NOT_PROMPT)",
+                "hint=torch.where(present, slots.hint.gather(1, kept).clamp(min=UNKNOWN), NOT_PROMPT)",
             ),
             (
                 "lengths left behind by moving tokens",
-                "gap_length=_scattered(state.gap_length, there, place, UNKNOWN_LENGTH)",
+                "gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH)",
                 "gap_length=state.gap_length",
             ),
             ("training told lengths of other slots", "slots.gap_length.gather(1, kept)", "slots.gap_length"),
@@ -948,7 +952,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("a spread that spreads the wrong way", "noise - away / spread", "noise - away * spread"),
             ("doubt that is not heard", "(none <= self.doubt)", "(none <= 0.5)"),
-            ("more tokens than fit", "asked & (none <= self.doubt) & (rank < left)", "asked & (none <= self.doubt)"),
+            (
+                "more tokens than fit",
+                "predicts & (none <= self.doubt) & (rank < left)",
+                "predicts & (none <= self.doubt)",
+            ),
             (
                 "the surest left out",
                 "rank = none.argsort(dim=-1, stable=True)",

@@ -67,8 +67,18 @@ class Example:
 
     tokens: Int[np.ndarray, "n"]
     is_prompt: Bool[np.ndarray, "n"]
-    hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN at every prompt token when None
+    hint: Int[np.ndarray, "n"] | None = None  # None: UNKNOWN at every prompt token
     gap_length: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token, or UNKNOWN_LENGTH
+
+    @property
+    def hints(self) -> Int[np.ndarray, "n"]:
+        """`hint`, or its default."""
+        return np.where(self.is_prompt, UNKNOWN, NOT_PROMPT) if self.hint is None else self.hint
+
+    @property
+    def gap_lengths(self) -> Int[np.ndarray, "n"]:
+        """`gap_length`, or UNKNOWN_LENGTH everywhere."""
+        return np.full(len(self.tokens), UNKNOWN_LENGTH) if self.gap_length is None else self.gap_length
 
 
 @dataclass(frozen=True)

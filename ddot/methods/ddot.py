@@ -21,8 +21,8 @@ from ddot.methods.layout import Table, start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
 
-# Just below t = 1 the spread of the positions hints at the length of the text, but only faintly: a grid slightly wider
-# than those of training looks like a text a third too long. A longer first step skips that phase.
+# Just below t = 1 the width of the positions indicates the length of the text, but faintly: a grid slightly wider than
+# those of training looks like a text a third too long. A longer first step skips that phase.
 FIRST_STEP = 1 / 8
 
 

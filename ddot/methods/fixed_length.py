@@ -1,4 +1,4 @@
-"""Plain masked diffusion: slots do not move, so the length of each gap must be known or planned beforehand."""
+"""Plain masked diffusion: slots do not move, so the length of each gap must be known or planned."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class FixedLength:
     restrictions: tuple[Restriction, ...] = ()
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
-        """Both ends of every path at the clean positions."""
+        """Both ends of every path are the clean positions."""
         return Table(examples, L, vocabulary).still_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:

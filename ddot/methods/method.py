@@ -14,7 +14,7 @@ from ddot.network.denoiser import Denoiser
 
 @runtime_checkable
 class Trainable(Protocol):
-    """What a plan trains with. `prepare` runs in loader workers on the CPU, `loss` where the network is."""
+    """What trains a network. `prepare` runs in loader workers on the CPU, `loss` on the network's device."""
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots: ...
 
@@ -23,7 +23,7 @@ class Trainable(Protocol):
 
 @runtime_checkable
 class Method(Trainable, Protocol):
-    """What also fills blanks: `sample` yields the states of the reverse process, `texts` reads one of them."""
+    """A `Trainable` that also fills blanks: `sample` yields the states of the reverse process, `texts` reads one."""
 
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys

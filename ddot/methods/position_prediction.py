@@ -1,10 +1,9 @@
-"""Position prediction (PoP), a baseline of the paper: where every slot goes is predicted once, from the prompt alone,
-and tokens are then denoised at these positions, which stay.
+"""Position prediction (PoP), a baseline of the paper: positions are predicted once, from the prompt alone, and tokens
+are then denoised at these fixed positions.
 
-The paper has a network for each part; here a single network does both with its two heads. Positions: one forward pass
-at t = 1, where all but the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as
-in sampling. (The true positions would give words away: they lie evenly, with pads between them.) Nothing keeps the
-prompt in order unless a projection is passed.
+The paper has a network for each part; here one network does both. Positions: one forward pass at t = 1, where all but
+the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as in sampling. (The true
+positions would give words away: words are evenly spaced, pads between.) Only a projection keeps the prompt in order.
 """
 
 import dataclasses
@@ -53,7 +52,7 @@ class PositionPrediction:
         )
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
-        """The state that positions are predicted from."""
+        """The state from which positions are predicted."""
         return start_at(self.terminal, prompts, L, keys, vocabulary)
 
     @torch.no_grad()
@@ -77,7 +76,7 @@ class PositionPrediction:
 
 
 def fully_masked(slots: Slots, mask: int) -> State:
-    """The slots at t = 1: nothing but the prompt is seen, at the terminal positions."""
+    """The slots at t = 1: all but the prompt masked, at the terminal positions."""
     return State(
         x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
         z=slots.z_T,
