@@ -733,11 +733,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "example.hints[keep], example.gap_lengths[keep])",
                 "example.hints[keep], 0 * example.gap_lengths[keep] - 1)",
             ),
-            (
-                "the left part told nothing",
-                "hint=np.append(prompt.hints, UNKNOWN)",
-                "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
-            ),
             ("pads that are responses", "np.where(real, RESPONSE, PAD)", "np.where(real, RESPONSE, RESPONSE)"),
             (
                 "a line of another spacing",
@@ -917,6 +912,17 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "return predicts, following",
             ),
             ("pads that are asked", "& (slots.kind != PAD)", ""),
+        ],
+    ),
+    (
+        "unit/test_autoregressive.py",
+        "methods/layout.py",
+        [
+            (
+                "the left part told nothing",
+                "hint=np.append(prompt.hints, UNKNOWN)",
+                "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
+            ),
         ],
     ),
     (
