@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def in_portions(work: Callable[..., tuple[Tensor, ...]], size: int | None, *rows: Tensor) -> tuple[Tensor, ...]:
+def in_chunks(work: Callable[..., tuple[Tensor, ...]], size: int | None, *rows: Tensor) -> tuple[Tensor, ...]:
     """work(*rows), `size` rows at a time (None: all at once); the last chunk is padded by repeating its last row.
 
     `work` maps tensors to tensors, row by row.

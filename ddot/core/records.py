@@ -138,7 +138,7 @@ class Prediction:
     at: Bool[Tensor, "B L"]
     log_score: Float[Tensor, "M V"]
     velocity: Float[Tensor, "B L"]
-    portion: int | None = None  # rows of `log_score` to process at a time (see `chunks`)
+    chunk: int | None = None  # rows of `log_score` to process at a time (see `chunks`); None: all
 
 
 R = TypeVar("R", Slots, State)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ddot.core import absorbing
 from ddot.core.annealing import Annealing, greedy
-from ddot.core.chunks import in_portions
+from ddot.core.chunks import in_chunks
 from ddot.core.noise import SCHEDULE, LogLinear
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.rng import fold, uniform
@@ -72,7 +72,7 @@ class Leap:
                 chances = absorbing.euler(log_score, self.noise.dsigma(t), t - s, vocabulary.mask)
             return (self.anneal(chances, vocabulary).draw(u),)
 
-        (tokens,) = in_portions(choose, prediction.portion, prediction.log_score, t, u[prediction.at])
+        (tokens,) = in_chunks(choose, prediction.chunk, prediction.log_score, t, u[prediction.at])
         return _put(state.x, prediction.at, tokens)
 
 
@@ -141,7 +141,7 @@ def _drawn(
         tokens = anneal(chances, vocabulary).draw(u)
         return tokens, chances.gather(1, tokens[:, None])[:, 0]
 
-    tokens, chance = in_portions(choose, prediction.portion, prediction.log_score, u[prediction.at])
+    tokens, chance = in_chunks(choose, prediction.chunk, prediction.log_score, u[prediction.at])
     certainty = torch.zeros_like(u)
     certainty[prediction.at] = chance
     return _put(state.x, prediction.at, tokens), certainty

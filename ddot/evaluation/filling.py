@@ -192,7 +192,7 @@ class _Asked:
             return -(-(len(prompt) + int(gap_length.sum())) // multiple) * multiple
 
         def work(batch: tuple[list[int], int]) -> R:
-            with torch.inference_mode(), self.model.denoiser.quickly():
+            with torch.inference_mode(), self.model.denoiser.half_precision():
                 return run(*batch)
 
         groups = [(list(rows), L) for L, rows in groupby(sorted(self.at, key=width), width)]

@@ -108,7 +108,6 @@ class DiT(nn.Module):
     def __init__(self, config: DiTConfig):
         super().__init__()
         self.config = config
-        self.width = config.width
         self.vocab_embed = Embedding(config.vocabulary, config.width)
         self.sigma_map = NoiseMap(config.condition_width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
@@ -126,7 +125,7 @@ class DiT(nn.Module):
     ) -> Float[Tensor, "B L d"]:
         reading = reading or both_ways
         condition = nn.functional.silu(self.sigma_map(sigma))
-        cos, sin = rotary(positions, self.width // self.config.heads, self.config.rotary_base)
+        cos, sin = rotary(positions, self.config.width // self.config.heads, self.config.rotary_base)
         for number, block in enumerate(self.blocks):
             h = block(h, condition, cos, sin, reading(number))
         shift, scale = self.output_layer.adaLN_modulation(condition)[:, None].chunk(2, -1)

@@ -1,4 +1,4 @@
-"""A Llama-family transformer (SmolLM2 and its kin) that reads in both directions, or as it is told to.
+"""A Llama-family transformer (such as SmolLM2), bidirectional unless configured otherwise.
 
 RMSNorm, grouped-query attention, SwiGLU, tied embeddings. The projections that share an input are stored as one
 matrix: q, k, v in `attn_qkv`, gate and up in `mlp_in`.
@@ -23,7 +23,7 @@ class LlamaConfig:
     vocabulary: int
     rotary_base: float = 100_000.0
     norm_eps: float = 1e-5
-    causal: bool = False  # the base language model reads left to right; infilling reads both ways
+    causal: bool = False  # as the base language model
 
     @classmethod
     def smollm2_135m(cls, vocabulary: int) -> "LlamaConfig":
@@ -80,12 +80,11 @@ class Table(nn.Module):
 
 
 class Llama(nn.Module):
-    """embed → blocks → norm; logits against the embedding matrix. σ is not used: the denoiser adds the time."""
+    """embed → blocks → norm; logits from the embedding matrix. σ is unused: the denoiser adds the time."""
 
     def __init__(self, config: LlamaConfig):
         super().__init__()
         self.config = config
-        self.width = config.width
         self.embed_tokens = Table(config.vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = RMSNorm(config.width, config.norm_eps)

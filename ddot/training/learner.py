@@ -43,8 +43,7 @@ class Learner:
         freeze_all_but(model, settings.only)
         self.settings, self.device = settings, device
         self.objective = Objective(model.to(device))
-        blocks: nn.ModuleList = model.trunk.blocks  # type: ignore[attr-defined]
-        self.parallel = spread(self.objective, blocks, world, settings.sharded)
+        self.parallel = spread(self.objective, model.trunk.blocks, world, settings.sharded)
         self.optimisers = make_optimisers(self.model, settings)
         self.average = Average(dict(self.model.named_parameters()), settings.average) if settings.average else None
 

@@ -193,7 +193,7 @@ def progress(step: int, seconds: float, steps: int | None, budget: float | None)
 def flops(config: DenoiserConfig) -> Callable[[int, int, int], float]:
     """Floating-point operations of a training step, given its slots, L and the slots whose logits are computed."""
     trunk = config.trunk
-    blocks = without_values(config).trunk.blocks  # type: ignore[attr-defined]
+    blocks = without_values(config).trunk.blocks
     matrices = sum(p.numel() for n, p in blocks.named_parameters() if p.dim() == 2 and "adaLN" not in n)
     attention = 2 * trunk.width * trunk.blocks
     return lambda slots, L, logits: 6.0 * (slots * (matrices + attention * L) + logits * trunk.width * trunk.vocabulary)

@@ -20,7 +20,7 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.network.devices import called
+from ddot.network.devices import device_name
 
 METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
 BARS = {"ddot-u": 1.8}  # times as fast as left context
@@ -53,7 +53,7 @@ def measure(
         return time.perf_counter() - start
 
     times: dict[tuple[int, str], list[float]] = {}
-    with torch.inference_mode(), loaded.denoiser.quickly():
+    with torch.inference_mode(), loaded.denoiser.half_precision():
         for turn, K, name in product(range(rounds + 1), steps, METHODS):
             if turn == 0:  # warm-up
                 seconds(METHODS[name], 1)
@@ -64,7 +64,7 @@ def measure(
     for (K, name), some in times.items():
         faster = float(np.median(np.divide(times[K, "lc"], some)))  # within a round: the speed of a machine varies
         rows.append({
-            "sampler": name, "device": called(loaded.denoiser.device), "texts_at_once": count, "steps": K,
+            "sampler": name, "device": device_name(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
             "bar": BARS.get(name), "met": faster >= BARS[name] if name in BARS else None,
         })  # fmt: skip
