@@ -139,17 +139,17 @@ DAMAGE = {
     "weights empty": (lambda f: _cut(f / "model.safetensors", 0), "model.safetensors is damaged"),
     "weights a pickle": (
         lambda f: (f / "model.safetensors").write_bytes(pickle.dumps({"a": list(range(99))})),
-        "model.safetensors is damaged or no safetensors file",
+        "model.safetensors is damaged",
     ),
     "weights gone": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
-    "config gone": (lambda f: (f / "config.json").unlink(), "wanted a folder with config.json"),
+    "config gone": (lambda f: (f / "config.json").unlink(), "give a folder with config.json"),
     "config cut": (lambda f: _cut(f / "config.json", 0.5), "config.json is damaged"),
     "config binary": (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "config.json is damaged"),
     "config of something else": (
         lambda f: (f / "config.json").write_text('{"model_type": "llama"}'),
         "config.json names 'None'; this version knows",
     ),
-    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "does not describe a network"),
+    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "config.json does not describe a"),
     "config with a field too many": (
         lambda f: (f / "config.json").write_text('{"is": "Vocabulary", "base": 3, "extra": 1}'),
         "config.json does not fit this version",
