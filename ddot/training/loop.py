@@ -1,4 +1,4 @@
-"""The training loop, from top to bottom in `train`. Names no method: a run's plans bring their own."""
+"""The training loop (`_train`, top to bottom), and what goes into a checkpoint. Names no method: plans bring theirs."""
 
 import dataclasses
 import re
@@ -34,7 +34,7 @@ def train(run: Run, output: Path, resume: bool = False) -> dict[str, Any]:
 
 
 def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: torch.device) -> dict[str, Any]:
-    """Train in one process. A function of its own: all it holds must be freed before the process group is."""
+    """Train in one process. A function of its own: all its objects must be freed before the process group."""
     settings = run.training
     checkpoint = open_run(output, resume)
     tokenizer, corpora, dev = open_data(run, output, rank)
@@ -53,7 +53,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
     earlier = _earlier_runs(run.start, checkpoint)
     compiled: set[tuple[int, ...]] = set()
     stream = batches.stream(step, settings.steps or 1 << 40, run.data.workers)
-    meter = Meter(run, output, step, elapsed, rank, world, learner.model, device)
+    meter = Meter(run, output, step, elapsed, rank, world, learner.model)
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
         while True:
             done = progress(step, meter.elapsed(), settings.steps, settings.seconds)
@@ -90,7 +90,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
     if rank != 0:
         return {}
     if checkpoint and first_step == step and not stop:
-        print(f"ddot: {output} is complete at step {step}; nothing was left to do", file=sys.stderr)
+        print(f"ddot: {output} is already complete at step {step}", file=sys.stderr)
     if stop:
         kept = "the run is saved; resume it with --resume" if settings.save_every else "nothing is saved"
         print(f"ddot: interrupted at step {step}; {kept}", file=sys.stderr)
@@ -125,24 +125,24 @@ def _save(
 
 
 def check(run: Run, world: int) -> None:
-    """Refuse at once what would fail later."""
+    """Refuse a configuration that would fail later."""
     settings = run.training
     if settings.steps is None and settings.seconds is None:
-        raise ValueError("a run needs an end: set training.steps or training.seconds")
+        raise ValueError("a run needs an end; set training.steps or training.seconds")
     if settings.dev_every and run.data.dev is None:
-        raise ValueError("training.dev_every is set but data.dev is not: name a corpus to evaluate on")
+        raise ValueError("training.dev_every is set but data.dev is not; name a corpus to evaluate on")
     if not run.data.texts and not run.data.sources:
-        raise ValueError("a run needs data: set data.texts, or data.folder and data.sources (see `ddot prepare`)")
+        raise ValueError("a run needs data; set data.texts, or data.folder and data.sources (see `ddot prepare`)")
     for L in {L for plan in run.plans for L in plan.lengths}:
         if settings.slots // L // world % settings.accumulate:
-            rows = f"{settings.slots // L // world} rows of {L} slots a process"
-            raise ValueError(f"{rows} do not divide by training.accumulate={settings.accumulate}; change one of them")
+            rows = f"{settings.slots // L // world} rows of {L} slots per process"
+            raise ValueError(f"{rows} are not divisible by training.accumulate={settings.accumulate}; change either")
 
 
 def describe(
     run: Run, earlier: list[dict[str, Any]], step: int, seconds: float, figures: dict[str, Any]
 ) -> dict[str, Any]:
-    """meta.json: what was trained, on what, with which code, how far, with which figures."""
+    """The meta.json of a checkpoint: recipe, settings, data, progress, figures, versions."""
     return {
         "recipe": run.name,
         "step": step,
@@ -159,7 +159,7 @@ def describe(
 
 
 def _earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, Any]]:
-    """The runs behind the model that this one starts from, oldest first; a checkpoint lists them already."""
+    """The runs that led to the model this one starts from, oldest first; a checkpoint lists its own."""
     if start is None and checkpoint is None:
         return []
     try:
@@ -167,7 +167,7 @@ def _earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, 
         earlier = meta.get("before") or []
         if checkpoint or not isinstance(meta.get("training"), dict):
             return earlier
-    except (OSError, ValueError, AttributeError):  # a folder from elsewhere may have no meta.json
+    except (OSError, ValueError, AttributeError):  # a converted model may have no meta.json
         return []
     settings = {key: meta["training"].get(key) for key in ("position_factor", "device", "only")}
     return [*earlier, {key: meta.get(key) for key in ("recipe", "step", "seconds")} | settings]

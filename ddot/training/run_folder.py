@@ -1,8 +1,8 @@
-"""The checkpoints of a run on disk, and the one it resumes from.
+"""The checkpoints of a run on disk.
 
-A run folder holds step-N/ (a sealed model folder with state/ inside for resuming) and `latest`, a link to the newest
-complete one. A step folder is written under a temporary name, flushed and renamed; `latest` is replaced atomically.
-Killing the program at any moment leaves the last complete checkpoint.
+A run folder holds step-N/ (a sealed model folder with state/ for resuming) and `latest`, a link to the newest. A step
+folder is written under a temporary name, flushed and renamed; `latest` is replaced atomically. Killing the program at
+any moment leaves the last complete checkpoint intact. What a checkpoint holds: `loop.describe`, `network.folder`.
 """
 
 import os
@@ -19,19 +19,19 @@ _UNFINISHED = ".unfinished-"  # folders being written or removed; safe to delete
 
 
 def open_run(run: Path, resume: bool) -> Path | None:
-    """The checkpoint a run resumes from, or None. Makes the folder."""
+    """The checkpoint to resume from, or None. Creates the folder."""
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{run} cannot be the folder of a run ({error.strerror}); choose another --output") from None
+        raise ValueError(f"{run} cannot be created ({error.strerror}); choose another --output") from None
     steps = complete_steps(run)
     if steps and not resume:
-        raise ValueError(f"{run} holds a run already; add --resume to go on with it, or choose another --output")
+        raise ValueError(f"{run} already holds a run; resume it with --resume, or choose another --output")
     return steps[-1] if steps else None
 
 
 def check_room(run: Path, bytes_needed: int) -> None:
-    """Refuse to start when the disk has too little space."""
+    """Refuse to start if the disk has too little space."""
     free = shutil.disk_usage(run).free
     if free < bytes_needed * 1.05:
         raise _no_room(run, f"{bytes_needed / 1e6:.1f} MB needed, {free / 1e6:.1f} MB free")
@@ -73,17 +73,17 @@ def damaged(folder: Path) -> Iterator[None]:
     try:
         yield
     except AnotherRun as error:
-        raise ValueError(f"{folder} is of another run: {error}") from None
+        raise ValueError(f"{folder} belongs to another run: {error}") from None
     except (ValueError, FileNotFoundError, KeyError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         before = [other for other in complete_steps(folder.parent) if other.name < folder.name]
-        hint = f"remove {folder} to go on from {before[-1].name}" if before else "there is none before it"
+        hint = f"remove {folder} to resume from {before[-1].name}" if before else "there is no earlier one"
         raise ValueError(f"the checkpoint {folder} cannot be read: {what}; {hint}") from None
 
 
 def _no_room(run: Path, why: str) -> ValueError:
     return ValueError(
-        f"no checkpoint could be written to {run}: {why}; make room and go on with --resume "
+        f"no checkpoint could be written to {run}: {why}; free some space and resume with --resume "
         "(the last complete checkpoint is intact)"
     )
 
