@@ -970,8 +970,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "a separator that may be written",
-                "torch.tensor([vocabulary.mask, vocabulary.sep], device=logits.device)",
-                "torch.tensor([vocabulary.mask], device=logits.device)",
+                "torch.tensor([v.mask, v.sep], device=state.x.device)",
+                "torch.tensor([v.mask], device=state.x.device)",
             ),
         ],
     ),

@@ -117,19 +117,13 @@ class Stretched:
         return (self.terminal(is_prompt, keys) * width).astype(np.float32)
 
 
-class Mixture:
+class Mixture(Weighted[Terminal]):
     """Each row draws z_T from one of several terminals, chosen by weight."""
-
-    def __init__(self, *weighted: tuple[float, Terminal]):
-        self.terminals = Weighted(*weighted)
-
-    def __repr__(self) -> str:
-        return f"Mixture{self.terminals.weighted}"
 
     def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         z_T = np.empty(is_prompt.shape, np.float32)
-        chosen = self.terminals.index(uniform(fold(keys, 0xC401CE), 1)[:, 0])
-        for index, terminal in enumerate(self.terminals.options):
+        chosen = self.index(uniform(fold(keys, 0xC401CE), 1)[:, 0])
+        for index, terminal in enumerate(self.options):
             rows = chosen == index
             z_T[rows] = terminal(is_prompt[rows], keys[rows])
         return z_T
@@ -138,7 +132,7 @@ class Mixture:
 def starts_of(terminal: Terminal) -> set[str]:
     """The kinds of start a terminal may draw: random, grid, text."""
     if isinstance(terminal, Mixture):
-        return {kind for option in terminal.terminals.options for kind in starts_of(option)}
+        return {kind for option in terminal.options for kind in starts_of(option)}
     if isinstance(terminal, Stretched):
         return starts_of(terminal.terminal)
     return {"text" if isinstance(terminal, AsText) else "random" if terminal is random_terminal else "grid"}

@@ -64,7 +64,7 @@ class Weighted(Generic[T]):
         self.weighted = weighted
 
     def __repr__(self) -> str:
-        return f"Weighted{self.weighted}"
+        return f"{type(self).__name__}{self.weighted}"
 
     def index(self, u: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return np.searchsorted(self.bounds, u, side="right")

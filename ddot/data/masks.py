@@ -123,17 +123,11 @@ class Nothing:
         return np.zeros(len(units), bool)
 
 
-class Mix:
+class Mix(Weighted[Mask]):
     """One of several masks, chosen by weight."""
 
-    def __init__(self, *weighted: tuple[float, Mask]):
-        self.masks = Weighted(*weighted)
-
-    def __repr__(self) -> str:
-        return f"Mix{self.masks.weighted}"
-
     def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        return self.masks.pick(rng.random())(units, rng)
+        return self.pick(rng.random())(units, rng)
 
 
 def by_unit(mask: Mask, unit: Int[np.ndarray, "n"], tokens: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:

@@ -7,9 +7,6 @@ transport `DDOT(couple=couple_independently)`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from jaxtyping import Int
-
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, keep_prompt_order
@@ -56,6 +53,4 @@ class DDOT:
         times, kept = time_grid(steps, FIRST_STEP), (clamp_prompt(start), *self.projections)
         return reverse(model, start, times, model.vocabulary, keys, self.reveal, kept, self.restrictions)
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The tokens of each row in reading order."""
-        return read_out(state, vocabulary)
+    texts = staticmethod(read_out)

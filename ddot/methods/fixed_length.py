@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from jaxtyping import Int
-
 from ddot.core.projections import clamp_prompt, stay, without, without_echo
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
@@ -41,5 +38,4 @@ class FixedLength:
         words_only = (without(v.pad, v.sep), without_echo(v), *self.restrictions)
         return reverse(model, start, time_grid(steps), v, keys, self.reveal, kept, words_only)
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        return read_out(state, vocabulary)
+    texts = staticmethod(read_out)

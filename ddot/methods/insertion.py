@@ -77,12 +77,14 @@ class Insertion:
     def _insert(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
         yield state
         v = model.vocabulary
+        not_inserted = torch.tensor([v.mask, v.sep], device=state.x.device)
         for s in times[1:]:
             present = state.x != v.pad
             left = present.shape[1] - present.sum(-1, keepdim=True)
             predicts = present & may_grow(state.hint) & (left > 0)
             h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
-            chances = torch.softmax(_words_or_pad(model.logits(h[predicts]), v), -1)
+            logits = model.logits(h[predicts]).float().index_fill(1, not_inserted, -torch.inf)
+            chances = torch.softmax(logits, -1)
             none = torch.full_like(state.z, torch.inf)
             none[predicts] = chances[:, v.pad]
             word = torch.full_like(state.x, v.pad)
@@ -162,12 +164,6 @@ def _scattered(
     B, W = values.shape
     moved = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # last column: not chosen
     return moved.scatter(1, torch.where(chosen, place, W), values)[:, :W]
-
-
-def _words_or_pad(logits: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """The logits in float32, −∞ for [mask] and [sep]."""
-    columns = torch.tensor([vocabulary.mask, vocabulary.sep], device=logits.device)
-    return logits.float().index_fill(1, columns, -torch.inf)
 
 
 def _after_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:

@@ -10,9 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from jaxtyping import Int
 
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
@@ -70,9 +68,7 @@ class PositionPrediction:
         kept = (clamp_prompt(start), stay(start))
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The tokens of each row in reading order."""
-        return read_out(state, vocabulary)
+    texts = staticmethod(read_out)
 
 
 def fully_masked(slots: Slots, mask: int) -> State:

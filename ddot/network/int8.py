@@ -127,7 +127,8 @@ def decompress(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
     """Load stored weights into a network (which may be on `meta`), with its matrices in int8."""
     stored = stored if any(name.endswith(SCALE) for name in stored) else compress(stored)
-    floats = decompress({name: weight for name, weight in stored.items() if _is_float(name, stored)})
+    in_float = [name for name in stored if not name.endswith(SCALE) and name + SCALE not in stored]
+    floats = decompress({name: stored[name] for name in in_float})
     for path, module in list(model.named_modules()):
         name = f"{path}.weight"
         if name + SCALE in stored and isinstance(module, nn.Linear):
@@ -138,10 +139,6 @@ def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
     for name in [name for name, _ in model.named_parameters() if name + SCALE in stored]:  # a bare matrix
         floats[name] = stored[name].float() * stored[name + SCALE][:, None]
     model.load_state_dict({**model.state_dict(), **floats}, assign=True)
-
-
-def _is_float(name: str, stored: Mapping[str, Tensor]) -> bool:
-    return not name.endswith(SCALE) and name + SCALE not in stored
 
 
 def _replace(model: nn.Module, path: str, new: nn.Module) -> None:

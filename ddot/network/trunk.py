@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+Hidden = Float[Tensor, "B L d"]
+Angles = Float[Tensor, "B L D"]  # a number per slot and dimension of a head
 # (queries, keys, values) → outputs.
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Who attends to whom: the attention of each block, by its number.
@@ -21,15 +23,11 @@ class Trunk(Protocol):
 
     blocks: nn.ModuleList
 
-    def embed(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]: ...
+    def embed(self, x: Int[Tensor, "B L"]) -> Hidden: ...
 
     def hidden(
-        self,
-        h: Float[Tensor, "B L d"],
-        positions: Float[Tensor, "B L"],
-        sigma: Float[Tensor, "B"],
-        reading: Reading | None = None,
-    ) -> Float[Tensor, "B L d"]:
+        self, h: Hidden, positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"], reading: Reading | None = None
+    ) -> Hidden:
         """The last hidden vectors, ready for a linear head. `positions` are in rotary units, σ is the total noise.
 
         The default `reading` is the configuration's: both ways, unless it is causal.
@@ -39,9 +37,7 @@ class Trunk(Protocol):
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]: ...
 
 
-def rotary(
-    positions: Float[Tensor, "B L"], head_width: int, base: float
-) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L D"]]:
+def rotary(positions: Float[Tensor, "B L"], head_width: int, base: float) -> tuple[Angles, Angles]:
     """(cos, signed sin) of position × frequency for real-valued positions, in float32; the pairs are (i, i + D/2)."""
     half = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device) / head_width
     angles = positions.float()[..., None] * base**-half
@@ -49,9 +45,7 @@ def rotary(
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
-def rotate(
-    heads: Float[Tensor, "B L H D"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"]
-) -> Float[Tensor, "B L H D"]:
+def rotate(heads: Float[Tensor, "B L H D"], cos: Angles, sin: Angles) -> Float[Tensor, "B L H D"]:
     """Rotate the pairs (i, i + D/2) of each head by the slot's angles."""
     cos, sin = cos[:, :, None].to(heads.dtype), sin[:, :, None].to(heads.dtype)
     return heads * cos + heads.roll(heads.shape[-1] // 2, -1) * sin

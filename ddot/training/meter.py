@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 from ddot.core.records import PROMPT, Slots
 from ddot.files import write_whole
@@ -217,16 +218,7 @@ def _board(output: Path, step: int) -> Any:
     return SummaryWriter(str(output / "tensorboard"), purge_step=step + 1)
 
 
-def matmul_peak(device: torch.device, size: int = 8192, seconds: float = 0.3) -> float:
+def matmul_peak(device: torch.device, size: int = 8192) -> float:
     """Measured floating-point operations per second of a large bf16 matrix product."""
-    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    torch.cuda.synchronize(device)
-    start, count = time.monotonic(), 0
-    while time.monotonic() - start < seconds:
-        for _ in range(5):
-            a @ b
-        count += 5
-        torch.cuda.synchronize(device)
-    return 2.0 * size**3 * count / (time.monotonic() - start)
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    return 2.0 * size**3 / Timer("a @ a", globals={"a": a}).blocked_autorange(min_run_time=0.3).mean

@@ -5,8 +5,8 @@ reproduces the base model. Nothing is unpickled except through torch's weights-o
 """
 
 import dataclasses
+import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from ddot.network.convert.weights import Converted
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.folder import check_weights, load_tensors, model_folder, read_json, save_model, without_values
 
-_PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.")
+_PREFIXES = r"^(?:(?:module|_orig_mod|model|backbone)\.)+"
 # Weights with a row per token.
 _PER_TOKEN = ("embed_tokens.weight", "vocab_embed.embedding", "output_layer.linear.weight", "output_layer.linear.bias")
 
@@ -60,7 +60,7 @@ def from_folder(source: Path, tokenizer: Path | None) -> Converted:
     folder = source if source.is_dir() else source.parent
     weights = _read_weights(source)
     normalised = any("backbone." in name for name in weights)
-    names = {_bare(name): weights.pop(name) for name in list(weights)}
+    names = {re.sub(_PREFIXES, "", name): weights.pop(name) for name in list(weights)}
     is_dit = "vocab_embed.embedding" in names
     if not is_dit and "embed_tokens.weight" not in names:
         raise ValueError(f"{source} is neither a SEDD, MDLM nor Llama checkpoint: it has {', '.join([*names][:3])} …")
@@ -73,7 +73,10 @@ def from_folder(source: Path, tokenizer: Path | None) -> Converted:
         raise FileNotFoundError(f"{folder} has no tokenizer.json; name {whose} with --tokenizer") from None
     if is_dit:
         return from_dit(names, encoder, normalised)
-    return from_llama(names, _read_config(folder / "config.json"), encoder)
+    about = read_json(folder / "config.json")
+    if not isinstance(about, dict):
+        raise ValueError(f"{folder / 'config.json'} does not describe a model; it must hold a JSON object")
+    return from_llama(names, about, encoder)
 
 
 def _read_weights(source: Path) -> dict[str, Tensor]:
@@ -99,19 +102,6 @@ def _read_weights(source: Path) -> dict[str, Tensor]:
     if not weights:
         raise FileNotFoundError(f"no model.safetensors and no .bin in {source}")
     return weights
-
-
-def _read_config(file: Path) -> dict[str, Any]:
-    about = read_json(file)
-    if not isinstance(about, dict):
-        raise ValueError(f"{file} does not describe a model; it must hold a JSON object")
-    return about
-
-
-def _bare(name: str) -> str:
-    while name.startswith(_PREFIXES):
-        name = name.partition(".")[2]
-    return name
 
 
 def _uses(keep: Path, tokenizer: Tokenizer) -> Int[np.ndarray, "base"]:

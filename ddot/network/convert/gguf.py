@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import models, pre_tokenizers
-from torch import Tensor
 
 from ddot.data.tokenizer import Tokenizer, byte_level
 from ddot.network.convert.llama import from_llama, llama_config
@@ -44,8 +43,9 @@ def from_gguf(file: Path) -> Converted:
         except NotImplementedError:
             raise ValueError(f"{file} is quantised as {tensor.tensor_type.name}, which is not supported") from None
         weight = torch.from_numpy(np.require(values, np.float32, "W"))
-        if name.endswith(("q_proj.weight", "k_proj.weight")):
-            weight = _half_split(weight, trunk.head_width)
+        if name.endswith(("q_proj.weight", "k_proj.weight")) and not len(weight) % trunk.head_width:
+            # GGUF stores rotary pairs side by side, we store them half a head apart.
+            weight = weight.unflatten(0, (-1, trunk.head_width // 2, 2)).transpose(1, 2).reshape(weight.shape)
         names[name] = weight
     config["tie_word_embeddings"] = "lm_head.weight" not in names
     return from_llama(names, config, tokenizer)
@@ -75,13 +75,6 @@ def _gguf_name(name: str) -> str:
         case ["blk", layer, part, "weight"] if part in _GGUF_PARTS:
             return f"layers.{layer}.{_GGUF_PARTS[part]}.weight"
     return name  # refused later, with its name
-
-
-def _half_split(weight: Tensor, head_width: int) -> Tensor:
-    """GGUF stores rotary pairs side by side, we store them half a head apart."""
-    if weight.shape[0] % head_width:
-        return weight  # refused later, with its name and shape
-    return weight.unflatten(0, (-1, head_width // 2, 2)).transpose(1, 2).reshape(weight.shape)
 
 
 def gguf_tokenizer(about: dict[str, Any]) -> Tokenizer:
