@@ -28,7 +28,7 @@ def gap_of(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Int[Tenso
     return (before & is_prompt[:, None, :]).sum(-1)
 
 
-def told_open(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
+def gaps_open_by_hint(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
     """Which gaps may hold text according to the hints: L + 1 columns, those beyond the prompt closed.
 
     A token with the hint UNKNOWN leaves both gaps beside it open.

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
-from ddot.core.gaps import told_open
+from ddot.core.gaps import gaps_open_by_hint
 from ddot.core.records import (
     NOT_PROMPT,
     PAD,
@@ -90,7 +90,7 @@ class Autoregressive:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
         memory = Memory(start.is_prompt | (torch.arange(x.shape[1], device=x.device) >= first))
-        is_open, count = told_open(start.hint), start.is_prompt.sum(-1) - 1
+        is_open, count = gaps_open_by_hint(start.hint), start.is_prompt.sum(-1) - 1
         used, done, part = torch.zeros_like(count), torch.zeros_like(count, dtype=torch.bool), slice(0, first)
         for place in range(L):
             h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), memory, part)

@@ -57,7 +57,7 @@ def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[
             dist.destroy_process_group()
 
 
-def spread(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: bool) -> nn.Module:
+def parallelise(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: bool) -> nn.Module:
     """The objective for this number of processes: unchanged, replicated, or sharded block by block."""
     if world == 1:
         return objective
@@ -108,7 +108,7 @@ def whole_state(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> di
     return flat
 
 
-def hand_out(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Mapping[str, Tensor]) -> None:
+def distribute_state(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Mapping[str, Tensor]) -> None:
     """The inverse of `whole_state`: process 0 holds the tensors, every process gets its part."""
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=dist.is_initialized())
     weights: Any = {name.removeprefix("weights/"): value for name, value in flat.items() if name.startswith("weights/")}

@@ -18,10 +18,10 @@ from ddot.methods.method import Trainable
 from ddot.network.denoiser import Denoiser, compile_blocks
 from ddot.network.folder import check_weights, load_config, load_tensors, read_json, without_values
 from ddot.training.batches import Batches, Plan
+from ddot.training.checkpoints import damaged
 from ddot.training.config import Training
-from ddot.training.distributed import exchanging, hand_out, mean, sharded_like, spread, whole, whole_state
+from ddot.training.distributed import distribute_state, exchanging, mean, parallelise, sharded_like, whole, whole_state
 from ddot.training.optimisers import Average, make_optimisers
-from ddot.training.run_folder import damaged
 
 
 class Objective(nn.Module):
@@ -43,7 +43,7 @@ class Learner:
         freeze_all_but(model, settings.only)
         self.settings, self.device = settings, device
         self.objective = Objective(model.to(device))
-        self.parallel = spread(self.objective, model.trunk.blocks, world, settings.sharded)
+        self.parallel = parallelise(self.objective, model.trunk.blocks, world, settings.sharded)
         self.optimisers = make_optimisers(self.model, settings)
         self.average = Average(dict(self.model.named_parameters()), settings.average) if settings.average else None
 
@@ -119,7 +119,7 @@ class Learner:
             saved = load_tensors(folder, "model")
             check_weights(self.model, saved, folder)
             check_seal(folder)
-            hand_out(self.objective, self.optimisers, state)
+            distribute_state(self.objective, self.optimisers, state)
             for name, weight in (self.average.weights if self.average else {}).items():
                 weight.copy_(sharded_like(weight, saved[name]))
             return meta["step"], meta["seconds"]

@@ -31,7 +31,7 @@ from ddot.network.folder import (
     save_tensors,
 )
 from ddot.network.llama import LlamaConfig
-from ddot.training.run_folder import check_room, damaged, open_run, save_step
+from ddot.training.checkpoints import check_space, damaged, open_run, save_step
 
 TEXTS = ["a lamp hangs over the table", "the table stands under a lamp"]
 
@@ -310,7 +310,7 @@ def test_what_the_disk_has_no_room_for_is_not_begun(tmp_path):
     with pytest.raises(ValueError, match=r"MB needed, .* MB free"):
         save_step(tmp_path, 2, lambda _: pytest.fail("it was begun"), 1 << 60)
     with pytest.raises(ValueError, match="MB needed"):
-        check_room(tmp_path, 1 << 60)
+        check_space(tmp_path, 1 << 60)
     assert stored(tmp_path) == 1
 
 
