@@ -58,7 +58,7 @@ class Int8Linear(nn.Module):
     def _product(self, whole: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
         """The product with whole numbers of magnitude at most `most` / 2."""
         zero = self.most // 2 + 1  # the processor's instruction takes unsigned activations
-        unsigned = whole.add(zero).clamp_(0, self.most).to(torch.uint8)
+        unsigned = whole.add(zero).to(torch.uint8)
         return _qlinear(unsigned, zero, self.packed, self.scale, self.zero)
 
 
