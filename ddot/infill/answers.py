@@ -8,7 +8,7 @@ import numpy as np
 
 from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.infill.engine import Engine, Filled, Steps, Window
+from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
 from ddot.infill.template import Template
@@ -117,11 +117,11 @@ class Attempt:
         return Answer(Infill(template.text(fills), fills, score), self.number, self.tokens)
 
 
-def filled(attempts: Sequence[Attempt], engine: Engine) -> Steps[list[Answer]]:
-    """Fill all blanks of all attempts, a window of each at a time."""
+def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = None) -> Steps[list[Answer]]:
+    """Fill all blanks of all attempts, a window of each at a time. `plans`: see `Engine.length_chances`."""
     while under_way := [attempt for attempt in attempts if not attempt.done]:
         windows = [attempt.window(engine.tokenizer) for attempt in under_way]
-        for attempt, each in zip(under_way, (yield from engine.fill(windows)), strict=True):
+        for attempt, each in zip(under_way, (yield from engine.fill(windows, plans)), strict=True):
             attempt.take(each, [engine.alphabet.spell(tokens) for tokens in each.tokens])
     return [attempt.answer for attempt in attempts]
 
@@ -134,13 +134,14 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
     """
     start = time.perf_counter()
     found: list[dict[str, Answer]] = [{} for _ in requests]
+    plans: Plans = {}  # later attempts at a text read it as planned for the first
     made: list[list[Attempt]] = [[] for _ in requests]
     while attempts := [
         (index, Attempt(_warmed(request, number, engine), number))
         for index, request in enumerate(requests)
         for number in _missing(request, len(made[index]), found[index], engine)
     ]:
-        results = yield from filled([attempt for _, attempt in attempts], engine)
+        results = yield from filled([attempt for _, attempt in attempts], engine, plans)
         for (index, attempt), answer in zip(attempts, results, strict=True):
             made[index].append(attempt)
             found[index].setdefault(answer.infill.text, answer)

@@ -42,6 +42,7 @@ from ddot.network.denoiser import Denoiser
 T = TypeVar("T")
 R = TypeVar("R")
 Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
+Plans = dict[Hashable, Chances]  # of prompts already read
 
 
 @dataclass(frozen=True)
@@ -167,10 +168,10 @@ class Engine:
         self._no_loose_marks = without(*self.alphabet.loose_marks)
         self._fresh = Fresh(self.alphabet, model.device)
 
-    def fill(self, windows: Sequence[Window]) -> Steps[list[Filled]]:
-        """Fill windows: lengths, then tokens, then scores, each phase for all of them."""
+    def fill(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Filled]]:
+        """Fill windows: lengths, then tokens, then scores, each phase for all of them. See `length_chances`."""
         start = time.perf_counter()
-        chances = yield from self.length_chances(windows)
+        chances = yield from self.length_chances(windows, plans)
         reading = time.perf_counter() - start if self.tells_lengths else 0.0
         windows = [_hurried(window, start, reading) for window in windows]
         found = yield from self.tokens(windows, chances)
@@ -200,11 +201,14 @@ class Engine:
             found[i] = better
         return found
 
-    def length_chances(self, windows: Sequence[Window]) -> Steps[list[Chances | None]]:
-        """The chances of each length class of the gap after each prompt token; None if the network cannot tell."""
+    def length_chances(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Chances | None]]:
+        """The chances of each length class of the gap after each prompt token; None if the network cannot tell.
+
+        A prompt whose chances are in `plans` is not read again; those of the others are added.
+        """
         if not self.tells_lengths:
             return [None] * len(windows)
-        return (yield from self._once(windows, _same_prompt, self._planning_slots, self._plan))
+        return (yield from self._once(windows, _same_prompt, self._planning_slots, self._plan, plans))
 
     def lengths(self, window: Window, chances: Chances | None) -> list[int] | None:
         """The number of tokens of each blank; None if the network cannot tell.
@@ -251,15 +255,16 @@ class Engine:
         same: Callable[[T], Hashable],
         alike: Callable[[T], Hashable],
         run: Callable[[list[T]], Steps[list[Any]]],
+        known: dict[Hashable, Any] | None = None,
     ) -> Steps[list[Any]]:
-        """As `_phase`, but of items that are the same only the first runs."""
-        keys = [same(item) for item in items]
-        distinct: dict[Hashable, T] = {}
+        """As `_phase`, but of items that are the same only the first runs, and none whose result is `known`."""
+        keys, known = [same(item) for item in items], {} if known is None else known
+        new: dict[Hashable, T] = {}
         for key, item in zip(keys, items, strict=True):
-            distinct.setdefault(key, item)
-        results = yield from self._phase(list(distinct.values()), alike, run)
-        of = dict(zip(distinct, results, strict=True))
-        return [of[key] for key in keys]
+            if key not in known:
+                new.setdefault(key, item)
+        known |= zip(new, (yield from self._phase(list(new.values()), alike, run)), strict=True)
+        return [known[key] for key in keys]
 
     def _planning_slots(self, window: Window) -> int:
         return self.planner.slots(window.view.prompt, self.model.config.slots, self.shape.width)

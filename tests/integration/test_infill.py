@@ -189,7 +189,7 @@ def scripted(toy, monkeypatch):
     def scripted(*script):
         asked = []
 
-        def filled(attempts, engine):
+        def filled(attempts, engine, plans):
             yield from ()
             asked.extend(attempt.number for attempt in attempts)
             known = [(attempt, script[min(attempt.number, len(script) - 1)]) for attempt in attempts]

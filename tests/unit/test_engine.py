@@ -11,7 +11,7 @@ from ddot.core.gap_lengths import CLASSES, class_lengths
 from ddot.core.records import NOT_PROMPT, UNKNOWN_LENGTH
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill.engine import Engine, Sample, Shape, Window, gap_tokens
+from ddot.infill.engine import ALONE, Engine, Sample, Shape, Window, gap_tokens
 from ddot.infill.lengths import choose_lengths, within_bounds
 from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
@@ -26,7 +26,7 @@ V = TOKENIZER.vocabulary
 KEY = row_keys(0, 1)
 
 
-def engine(shape=Shape(), gap_lengths=True):
+def engine(shape=ALONE, gap_lengths=True):
     trunk = LlamaConfig(16, 1, 2, 1, 32, V.rows)
     torch.manual_seed(1)
     net = Denoiser(dataclasses.replace(DenoiserConfig.extended(trunk, V), gap_lengths=gap_lengths)).eval()
@@ -41,7 +41,7 @@ def window(text, located=True, **settings):
 
 
 @pytest.mark.parametrize("terminal", [None, "grid", "random"])
-@pytest.mark.parametrize("shape", [Shape(), Shape(rows=3, multiple=8)], ids=["alone", "in batches"])
+@pytest.mark.parametrize("shape", [ALONE, Shape(rows=3, multiple=8)], ids=["alone", "in batches"])
 @torch.no_grad()
 def test_the_network_is_told_the_lengths_that_were_chosen(terminal, shape):
     """At every look while tokens are sampled: after each given token as many slots as it is told, and no others."""
@@ -74,6 +74,18 @@ def test_windows_of_a_batch_are_filled_as_alone():
     for one, other in zip(result_of(engine().fill(windows)), alone, strict=True):
         assert [tokens.tolist() for tokens in one.tokens] == [tokens.tolist() for tokens in other.tokens]
         assert one.scores == other.scores
+
+
+@torch.no_grad()
+def test_a_prompt_whose_plan_is_known_is_not_read_again():
+    machine, plans = engine(), {}
+    windows = [window("The ___{2,5} hall"), window("The lamp ___ was lit")]
+    first = result_of(machine.length_chances(windows[:1], plans))
+    steps = machine.length_chances(windows, plans)
+    assert len(list(steps)) == 1  # the other one's
+    again, other = result_of(machine.length_chances(windows, plans))
+    assert torch.equal(again, first[0])
+    assert torch.equal(other, result_of(machine.length_chances(windows[1:]))[0])
 
 
 def test_locked_fills_stay_whatever_is_found_for_the_others():
