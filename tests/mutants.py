@@ -798,6 +798,34 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         ],
     ),
     (
+        "unit/test_recall.py",
+        "network/trunk.py",
+        [
+            ("a cache that keeps old values", "values[:, part] = k, v", "values[:, part] = k, values[:, part]"),
+            ("a cache that is not updated", "return _attention(q, keys, values)", "return _attention(q, k, v)"),
+        ],
+    ),
+    (
+        "unit/test_recall.py",
+        "network/denoiser.py",
+        [
+            (
+                "scores of the first slots of a part",
+                "h[at[:, part]], sigma)",
+                "h[:, : int(at.sum())].flatten(0, 1), sigma)",
+            )
+        ],
+    ),
+    (
+        "unit/test_recall.py",
+        "methods/fixed_length.py",
+        [
+            ("never refreshed", "if self.passes % self.refresh else WHOLE", "if self.passes else WHOLE"),
+            ("slots of the first row alone", "(~state.is_prompt).any(0)", "(~state.is_prompt)[0]"),
+            ("nothing beside a blank is read", "_BESIDE = 2", "_BESIDE = 0"),
+        ],
+    ),
+    (
         "unit/test_layout.py",
         "methods/fixed_length.py",
         [

@@ -36,6 +36,10 @@ class Reveal(Protocol):
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]: ...
 
+    def asks(self, state: State, s: float, vocabulary: Vocabulary) -> Bool[Tensor, "B L"]:
+        """The slots whose scores it must know: all masked ones."""
+        return state.x == vocabulary.mask
+
 
 def time_grid(steps: int, first: float = 0.0) -> list[float]:
     """1 = t_0 > … > t_K = 0, evenly spaced after a first step of at least `first`."""
@@ -47,7 +51,7 @@ def time_grid(steps: int, first: float = 0.0) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Leap:
+class Leap(Reveal):
     """The paper's τ-leap: every masked slot is revealed independently, at the rate of the reverse process.
 
     `exact`: the analytic step instead of Euler's. The last step, to t = 0, leaves nothing masked.
@@ -77,7 +81,7 @@ class Leap:
 
 
 @dataclass(frozen=True)
-class MostCertainFirst:
+class MostCertainFirst(Reveal):
     """Reveals as many slots as the noise schedule leaves unmasked, those with the most probable tokens first.
 
     Neighbours revealed independently in one step repeat words; this way the less certain see the more certain. `anneal`
@@ -108,7 +112,7 @@ class MostCertainFirst:
 
 
 @dataclass(frozen=True)
-class LeftToRight:
+class LeftToRight(Reveal):
     """Reveals every run of masked slots in reading order, one slot per step: each token sees all before it.
 
     With fewer steps than slots in a run, several leftmost slots per step.
@@ -120,15 +124,19 @@ class LeftToRight:
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
         drawn, _ = _drawn(self.anneal, state, prediction, u, vocabulary)
+        return torch.where(self.asks(state, s, vocabulary), drawn, state.x)
+
+    def asks(self, state: State, s: float, vocabulary: Vocabulary) -> Bool[Tensor, "B L"]:
+        """The slots it reveals next."""
         order = state.z.argsort(dim=-1, stable=True)
-        masked = prediction.at.gather(1, order)
+        masked = (state.x == vocabulary.mask).gather(1, order)
         beside = torch.nn.functional.pad(masked, (1, 1))
         slot = torch.arange(masked.shape[1], device=masked.device).expand_as(masked)
         first = torch.where(masked & ~beside[:, :-2], slot, 0).cummax(-1).values
         last = torch.where(masked & ~beside[:, 2:], slot, slot.shape[1]).flip(-1).cummin(-1).values.flip(-1)
         steps = (state.t / (state.t - s)).round().clamp(min=1)[:, None]  # remaining, including this one
         now = masked & (slot - first < torch.ceil((last - first + 1) / steps))
-        return torch.where(torch.zeros_like(now).scatter(1, order, now), drawn, state.x)
+        return torch.zeros_like(now).scatter(1, order, now)
 
 
 def _drawn(

@@ -50,12 +50,14 @@ class Shape:
     """The shape of batches: rows, what the width of fixed slots is a multiple of, slots that get logits at a time.
 
     A CPU fills one row, as wide as it needs: fastest there, and nothing changes how its sums are rounded. A GPU is fast
-    with full batches of few widths, and few shapes need to be compiled.
+    with full batches of few widths, and few shapes need to be compiled. `refresh` is that of `FixedLength`: in a batch
+    of several rows answers would depend on each other.
     """
 
     rows: int = 1
     multiple: int = 1
     portion: int | None = None
+    refresh: int | None = None
 
     def width(self, slots: int) -> int:
         """The width of a batch for texts of this many slots."""
@@ -66,7 +68,7 @@ class Shape:
         return rows + [extra] * (self.rows - len(rows))
 
 
-ALONE = Shape()
+ALONE = Shape(refresh=8)  # as good as a full pass at every step (docs/log.md)
 GPU = Shape(rows=64, multiple=32, portion=256)
 
 
@@ -346,7 +348,7 @@ class Engine:
         reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not first.left_to_right)
         rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
         if first.fixed:
-            method = FixedLength(reveal=reveal, restrictions=rules)
+            method = FixedLength(reveal=reveal, restrictions=rules, refresh=self.shape.refresh)
         else:
             method = self._moving_in_gaps(samples, reveal, L, rules)
         examples = self.shape.padded([sample.example for sample in samples], _given(L).example)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ddot.core.records import Prediction, State, Vocabulary
@@ -69,7 +69,7 @@ class Fresh:
         return dataclasses.replace(prediction, log_score=prediction.log_score - there[row, :columns])
 
 
-class WithinWords:
+class WithinWords(Reveal):
     """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
 
     The first token of a blank begins a word; so does every later one with a leading space. A token that would make too
@@ -107,6 +107,9 @@ class WithinWords:
             rows, slots = torch.tensor(list(changed), device=x.device).T
             x[rows, slots] = torch.tensor(list(changed.values()), device=x.device)
         return x
+
+    def asks(self, state: State, s: float, vocabulary: Vocabulary) -> Bool[Tensor, "B L"]:
+        return self.reveal.asks(state, s, vocabulary)
 
     def _judged(
         self, prediction: Prediction, x: Int[Tensor, "B L"], new: list[tuple[int, int]], s: float

@@ -19,12 +19,11 @@ from ddot.core.records import HINTS, Prediction, State, Vocabulary
 from ddot.core.shapes import PerSlot, Scores
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
-from ddot.network.trunk import Reading, Trunk
+from ddot.network.trunk import WHOLE, Part, Reading, Trunk
 
 _FAR = 16.0  # tokens; prompt tokens farther away are ignored
 _WAVES = 8
 _SMALLEST_T = 1e-3
-_WHOLE = slice(None)
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ class Denoiser(nn.Module):
         return L / 2 if self.config.position_scale is None else self.config.position_scale
 
     def read(
-        self, state: State, reading: Reading | None = None, part: slice = _WHOLE
-    ) -> tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]:
+        self, state: State, reading: Reading | None = None, part: Part = WHOLE
+    ) -> tuple[Float[Tensor, "B part d"], Float[Tensor, "B part"]]:
         """(hidden vectors, velocity) of every slot, or of those in `part` if the `reading` caches the others.
 
         By default every slot attends to every slot.
@@ -140,12 +139,20 @@ class Denoiser(nn.Module):
             velocity = velocity / (scale * state.t.clamp(min=_SMALLEST_T)[:, None])
         return h, velocity
 
-    def forward(self, state: State, at: Bool[Tensor, "B L"] | None = None) -> Prediction:
-        """Scores at the slots in `at` (default: those masked now), velocity everywhere."""
+    def forward(
+        self,
+        state: State,
+        at: Bool[Tensor, "B L"] | None = None,
+        reading: Reading | None = None,
+        part: Part = WHOLE,
+    ) -> Prediction:
+        """Scores at the slots in `at` (default: those masked now), which are in `part`; velocity, 0 outside `part`."""
         at = state.x == self.vocabulary.mask if at is None else at
-        h, velocity = self.read(state)
+        h, velocity_of_part = self.read(state, reading, part)
+        velocity = torch.zeros_like(state.z)
+        velocity[:, part] = velocity_of_part
         sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
-        (log_score,) = in_chunks(self._log_score, self.chunk, h[at], sigma)
+        (log_score,) = in_chunks(self._log_score, self.chunk, h[at[:, part]], sigma)
         return Prediction(at=at, log_score=log_score, velocity=velocity, chunk=self.chunk)
 
     def _log_score(self, hidden: Float[Tensor, "M d"], sigma: PerSlot) -> tuple[Scores]:
@@ -186,7 +193,7 @@ def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
 
 
 def surroundings(
-    units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"], part: slice = _WHOLE
+    units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"], part: Part = WHOLE
 ) -> Float[Tensor, "B part features"]:
     """Distance of each slot in `part` to the nearest prompt token on its left and right, as waves.
 

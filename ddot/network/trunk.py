@@ -15,6 +15,9 @@ Angles = Float[Tensor, "B L D"]  # a number per slot and dimension of a head
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Who attends to whom: the attention of each block, by its number.
 Reading = Callable[[int], Attention]
+# Some slots of every row: a run of them, or their numbers.
+Part = slice | Int[Tensor, "_"]
+WHOLE = slice(None)
 
 
 @runtime_checkable
@@ -105,3 +108,28 @@ class Memory:
         visible = self.seen[:, None, :read] | (slot[read - new :, None] == slot)
         visible = visible & (slot[read - new :, None] >= slot)
         return attend(q, k, v, attn_mask=visible[:, None])
+
+
+class Recall:
+    """Keys and values of every slot as they were last read, for passes that read only some of the slots again."""
+
+    def __init__(self) -> None:
+        self.past: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def reading(self, part: Part = WHOLE) -> Reading:
+        """A `Reading` both ways of the slots in `part`; the others are seen as they were last read. The first: all."""
+        return lambda block: partial(self._attend, block, part)
+
+    def _attend(
+        self,
+        block: int,
+        part: Part,
+        q: Float[Tensor, "B part H D"],
+        k: Float[Tensor, "B part K D"],
+        v: Float[Tensor, "B part K D"],
+    ) -> Float[Tensor, "B part HD"]:
+        if block not in self.past:
+            self.past[block] = k.clone(), v.clone()
+        keys, values = self.past[block]
+        keys[:, part], values[:, part] = k, v
+        return attend(q, keys, values)
