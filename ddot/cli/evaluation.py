@@ -162,7 +162,8 @@ def nats(
 
     asked, sets = load_model(model, device), names_of(datasets, "--datasets")
     causal = causal_model(language_model, device=str(asked.denoiser.device)) if language_model else None
-    show(measure(asked.denoiser, asked.tokenizer, bench, sets, split, limit, causal), as_json)
+    name = str(Path(model)) if model else "embedded"
+    show(measure(name, asked.denoiser, asked.tokenizer, bench, sets, split, limit, causal), as_json)
 
 
 @app.command("score")
@@ -261,8 +262,9 @@ def tables(
     table: Annotated[str | None, typer.Option(help="One table by name. Default: all.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
     write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All lines, not the ten most important of each table.")] = False,
 ) -> None:
-    """The paper's tables, ours beside theirs; docs/results.md explains names and columns.
+    """Published tables, ours beside theirs; docs/results.md explains names and columns.
 
     Example: ddot tables results/rows.jsonl --table block
 
@@ -274,12 +276,12 @@ def tables(
     if not found:
         raise ValueError(f"there are no rows in {', '.join(map(str, rows))}; make some with ddot evaluate")
     if write is None:
-        print(render(found, table, latex))
+        print(render(found, table, latex, every))
         return
     if latex:
         raise ValueError("--write puts Markdown between markers; leave out --latex, or print LaTeX without --write")
     names = [table] if table else marked(write, NAMES)
     if not names:
         raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")
-    insert(write, {name: render(found, name) for name in names})
+    insert(write, {name: render(found, name, every=every) for name in names})
     print(f"ddot: {', '.join(names)} in {write}", file=sys.stderr)

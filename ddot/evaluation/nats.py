@@ -18,6 +18,7 @@ from ddot.core.records import State, to_device
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import BenchmarkItem, Item, Prompted, read_set
 from ddot.evaluation.metrics.fluency import Causal
+from ddot.evaluation.rows import BASE, NATS
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
@@ -40,6 +41,7 @@ class Nats:
 
 
 def measure(
+    name: str,
     model: Denoiser,
     tokenizer: Tokenizer,
     bench: Path,
@@ -48,17 +50,18 @@ def measure(
     limit: int | None = None,
     language_model: Causal | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for each set: nats per token of both."""
-    rows = []
+    """Rows for each set: nats per token of the network, called `name`, and of the language model."""
+    rows: list[dict[str, Any]] = []
     for dataset in datasets:
         items = chosen(read_set(bench, dataset, split), limit or SETS.get(dataset))
         if not items:
             raise ValueError(f"{dataset} has no text with one blank; wanted people, rocstories or a block set")
+        about = {"dataset": dataset, "split": split, "task": "located", "steps": 1, "seed": 0, "items": len(items)}
         found = both_sides(model, [item.prompted(tokenizer, True) for item in items])
-        row = {"dataset": dataset, "split": split, "items": len(items), "tokens": found.tokens, "nats": found.mean}
+        rows.append({"model": name, "method": NATS, **about, "tokens": found.tokens, "nats": found.mean})
         if language_model is not None:
-            row["causal_nats"] = before_only(language_model, items).mean
-        rows.append(row)
+            before = before_only(language_model, items)
+            rows.append({"model": name, "method": BASE, **about, "tokens": before.tokens, "nats": before.mean})
     return rows
 
 

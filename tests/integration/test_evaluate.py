@@ -151,8 +151,8 @@ def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
                 said if row["method"] == "ddot-r" else dict.fromkeys(said)
             )
     table = render(read_rows(tmp_path / "rows.jsonl"), "lambda")
-    assert "| 0.5, DDOT-R |" in table
-    assert "| 20, DDOT-R |" in table
+    assert "λ 0.5 | λ 3 |" in table
+    assert ": DDOT-R |" in table
     (tmp_path / "base").mkdir()
     save_model(model.denoiser.state_dict(), config, model.tokenizer, {"converted_from": "x"}, tmp_path / "base")
     assert training_of(tmp_path / "base") == {}

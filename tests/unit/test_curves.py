@@ -81,7 +81,7 @@ def test_seeds_models_devices_tasks_and_sets():
     # A set without a sweep has seconds, and nothing over steps.
     assert [chart.title for chart in quality([*SWEEP, row(dataset="mine")])] == titles[:1]
     assert [chart.title for chart in quality([*SWEEP, row(dataset="mine")], "seconds")] == [titles[0], titles[2]]
-    assert set(AXES) <= set(METRICS)
+    assert set(AXES) == {*METRICS, "nats"}
 
 
 # Texts with 0 to 11 given words, three of each: one way keeps all, one but a third of those with more than four.

@@ -13,6 +13,7 @@ from ddot.evaluation.metrics import score, usual
 from ddot.evaluation.metrics.fluency import Causal
 from ddot.evaluation.metrics.scoring import OF_FILLS
 from ddot.evaluation.nats import before_only, both_sides, chosen, measure
+from ddot.evaluation.rows import measured
 from ddot.infill.template import parse
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -136,10 +137,12 @@ def test_causal_nats_see_the_text_before_the_blank_alone(network, items):
 
 
 def test_nats_of_a_bench(network, items, tmp_path):
-    (row,) = measure(network, TOKENIZER, tmp_path, ["people"], language_model=Causal(network, TOKENIZER))
-    assert (row["items"], row["dataset"]) == (1, "people")
+    judge = Causal(network, TOKENIZER)
+    row, base = measure("mine", network, TOKENIZER, tmp_path, ["people"], language_model=judge)
+    assert [each.method for each in measured([row, base])] == ["base"]
+    assert (row["model"], row["items"], row["dataset"]) == ("mine", 1, "people")
     assert row["nats"] == both_sides(network, [items[1].prompted(TOKENIZER, True)]).mean
-    assert row["causal_nats"] > 0
+    assert base["nats"] == before_only(judge, [items[1]]).mean
     (tmp_path / "empty.dev.jsonl").write_text(json.dumps({"id": "p", "text": PEOPLE}))
     with pytest.raises(ValueError, match="one blank"):
-        measure(network, TOKENIZER, tmp_path, ["empty"])
+        measure("mine", network, TOKENIZER, tmp_path, ["empty"])

@@ -23,7 +23,6 @@ from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.devices import called
 
 METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
-BARS = {"ddot-u": 1.8}  # times as fast as left context
 
 
 def measure(
@@ -66,6 +65,5 @@ def measure(
         rows.append({
             "sampler": name, "device": called(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
-            "bar": BARS.get(name), "met": faster >= BARS[name] if name in BARS else None,
         })  # fmt: skip
     return rows
