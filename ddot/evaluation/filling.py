@@ -18,7 +18,7 @@ from ddot.core.positions import starts_of
 from ddot.core.records import Prompt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.evaluation.items import TASKS, BenchmarkItem, Prompted, Text
+from ddot.evaluation.items import TASKS, Item, Prompted
 from ddot.infill.engine import gap_tokens, kept
 from ddot.infill.lengths import mean_length, plan, roomy
 from ddot.infill.model import Model
@@ -71,8 +71,8 @@ class Filling(Protocol):
         ...
 
     def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
+        self, model: Loaded, items: Sequence[Item], at: Sequence[int], located: bool, steps: int, seed: int
+    ) -> Iterator[dict[int, str]]:
         """The texts of the items `at` these indices."""
         ...
 
@@ -91,8 +91,8 @@ class Product:
         return isinstance(trained, DDOT | FixedLength)
 
     def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
+        self, model: Loaded, items: Sequence[Item], at: Sequence[int], located: bool, steps: int, seed: int
+    ) -> Iterator[dict[int, str]]:
         size = max(model.batch, _CHUNK * model.model.threads)
         for chunk in (at[first : first + size] for first in range(0, len(at), size)):
             asked = {i: items[i].template(self.told) if located else " ".join(items[i].given) or "___" for i in chunk}
@@ -116,11 +116,11 @@ class Written:
         return _learnt(self.method, trained)
 
     def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
+        self, model: Loaded, items: Sequence[Item], at: Sequence[int], located: bool, steps: int, seed: int
+    ) -> Iterator[dict[int, str]]:
         asked = _Asked(model, items, at, located, seed)
 
-        def write(rows: list[int], L: int) -> dict[int, Text]:
+        def write(rows: list[int], L: int) -> dict[int, str]:
             examples = [asked.prompts[i].example for i in rows]
             *_, last = self.method.sample(model.denoiser, examples, L, steps, asked.keys[rows])
             texts = self.method.texts(last, model.denoiser.vocabulary)
@@ -144,8 +144,8 @@ class Kept:
         return _learnt(self.method, trained)
 
     def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
+        self, model: Loaded, items: Sequence[Item], at: Sequence[int], located: bool, steps: int, seed: int
+    ) -> Iterator[dict[int, str]]:
         asked = _Asked(model, items, at, located, seed)
         if self.lengths is not None:
             choose = self.lengths
@@ -157,7 +157,7 @@ class Kept:
             for prompts in list(asked.batches(told, 1)):
                 asked.prompts |= prompts
 
-        def filled(rows: list[int], L: int) -> dict[int, Text]:
+        def filled(rows: list[int], L: int) -> dict[int, str]:
             prompts = [asked.prompts[i] for i in rows]
             method, examples = self.method, [prompt.example for prompt in prompts]
             if isinstance(method, DDOT):
@@ -174,7 +174,7 @@ class Kept:
 class _Asked:
     """Items as prompts, run in batches of one width: extra slots would change what is written."""
 
-    def __init__(self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, seed: int):
+    def __init__(self, model: Loaded, items: Sequence[Item], at: Sequence[int], located: bool, seed: int):
         usual = model.denoiser.config.slots
         self.model, self.at, self.keys = model, at, row_keys(seed, len(items))
         self.items = {i: items[i].prompted(model.tokenizer, located) for i in at}

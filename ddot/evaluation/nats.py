@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from ddot.core.records import State, to_device
 from ddot.data.tokenizer import Tokenizer
-from ddot.evaluation.items import BenchmarkItem, Item, Prompted, read_set
+from ddot.evaluation.items import Item, Passage, Program, Prompted, read_set
 from ddot.evaluation.metrics.fluency import Causal
 from ddot.evaluation.rows import BASE, NATS
 from ddot.methods.fixed_length import FixedLength
@@ -65,16 +65,14 @@ def measure(
     return rows
 
 
-def chosen(items: Sequence[BenchmarkItem], limit: int | None = None) -> list[BenchmarkItem]:
+def chosen(items: Sequence[Item], limit: int | None = None) -> list[Item]:
     """The first items with exactly one blank."""
     return [item for item in items if _has_one_blank(item)][:limit]
 
 
-def _has_one_blank(item: BenchmarkItem) -> bool:
-    if isinstance(item, Item):
-        missing = [count for count in item.missing if count]
-        return len(missing) == 1 and missing[0] <= LONGEST
-    return "located" in item.tasks and len(getattr(item, "fills", ())) == 1
+def _has_one_blank(item: Item) -> bool:
+    short = isinstance(item, Passage) or all(len(fill.split()) <= LONGEST for fill in item.fills)
+    return len(item.fills) == 1 and short and not isinstance(item, Program)
 
 
 def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) -> Nats:
@@ -115,7 +113,7 @@ def _joined(states: Sequence[State]) -> State:
     return State(**{f.name: torch.cat([getattr(state, f.name) for state in states]) for f in fields(State)})
 
 
-def before_only(model: Causal, items: Sequence[BenchmarkItem]) -> Nats:
+def before_only(model: Causal, items: Sequence[Item]) -> Nats:
     """Nats of the same words under a language model that reads the text before the blank."""
     rows, counts = [], []
     for prompted in (item.prompted(model.tokenizer, True) for item in items):
