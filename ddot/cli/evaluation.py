@@ -147,8 +147,7 @@ def nats(
     split: Annotated[str, typer.Option(help="dev or test.")] = "dev",
     limit: Annotated[int | None, typer.Option(min=1, help="Texts per set. Default: all of people, 50, 90.")] = None,
     language_model: Annotated[
-        Path | None,
-        typer.Option(help="A causal model made by ddot convert: sees the text before the blank only."),
+        Path | None, typer.Option(help="A causal model made by ddot convert: sees the text before the blank only.")
     ] = None,
     device: Device = None,
     as_json: AsJson = False,

@@ -23,15 +23,7 @@ from ddot.core.annealing import greedy, greedy_words
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
-from ddot.evaluation.filling import (
-    Filling,
-    Kept,
-    Product,
-    Written,
-    guessed_lengths,
-    planned_lengths,
-    true_lengths,
-)
+from ddot.evaluation.filling import Filling, Kept, Product, Written, guessed_lengths, planned_lengths, true_lengths
 from ddot.evaluation.rows import BASE, UNFILLED
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
@@ -127,12 +119,7 @@ _FIXED, _PRODUCT = Look("#999933", "h"), Look("#117733", "*")
 _ENTRIES: Iterable[Contender] = (
     Contender(UNFILLED, "prompt, unfilled", Look("#AAAAAA", ""), reference=True, stepless=True),
     Contender(
-        "autoregressive",
-        "autoregressive",
-        Look("#882255", "p"),
-        Written(Autoregressive()),
-        "smollm2_ar",
-        stepless=True,
+        "autoregressive", "autoregressive", Look("#882255", "p"), Written(Autoregressive()), "smollm2_ar", stepless=True
     ),
     Contender("insertion", "insertion", Look("#009E73", "P"), Written(Insertion()), "smollm2_insertion"),
     *_revealed(),

@@ -12,7 +12,7 @@ import torch
 
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
-from ddot.evaluation.filling import Filling, Loaded
+from ddot.evaluation.filling import Asked, Filling, Loaded
 from ddot.evaluation.items import TASKS, Item, Program, read_set
 from ddot.evaluation.metrics import METRICS, Fluency, score, usual
 from ddot.evaluation.rows import Row
@@ -36,9 +36,9 @@ def generate(
     found: dict[int, str] = dict(done or {})
     wanted = [i for i in range(len(items)) if i not in found]
     if model.denoiser.device.type == "cuda":  # set-up on a GPU is not counted
-        list(filling.texts(model, items, wanted[: model.batch], located, 1, seed))
+        list(filling.texts(Asked(model, items, wanted[: model.batch], located, 1, seed)))
     start = time.monotonic()
-    for texts in filling.texts(model, items, wanted, located, steps, seed):
+    for texts in filling.texts(Asked(model, items, wanted, located, steps, seed)):
         found |= texts
         keep(texts)
     seconds = (time.monotonic() - start) / max(1, len(wanted))
