@@ -6,6 +6,8 @@ ddot-u, ddot-r   grid or random start; pads decide the length, only the network 
 ddot-t           like ddot-u, but the prompt starts as a text, neighbours side by side
 no-ot, no-ot-u   ddot-r and ddot-u without optimal transport
 lc, pop          the paper's baselines; lc cannot be told where words are missing
+flexible         inserts and unmasks jointly, with learned counts (FlexMDM)
+expand           a [mask] becomes a token, two [mask]s or nothing (DreamOn)
 …-leap           with the paper's τ-leaps, which end in too many pads (docs/log.md)
 …-drawn          with [pad]s drawn from the model's distribution: the likeliest words, but not the likeliest length
 …-kept           the prompt's words and their order kept by projection
@@ -27,7 +29,9 @@ from ddot.evaluation.filling import Filling, Kept, Product, Written, guessed_len
 from ddot.evaluation.rows import BASE, UNFILLED
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.expand_delete import ExpandDelete
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.flexible import Flexible
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
@@ -122,6 +126,8 @@ _ENTRIES: Iterable[Contender] = (
         "autoregressive", "autoregressive", Look("#882255", "p"), Written(Autoregressive()), "smollm2_ar", stepless=True
     ),
     Contender("insertion", "insertion", Look("#009E73", "P"), Written(Insertion()), "smollm2_insertion"),
+    Contender("flexible", "insertion, learned counts", Look("#44AA99", "<"), Written(Flexible()), "smollm2_flexible"),
+    Contender("expand", "expand / delete", Look("#AA4499", ">"), Written(ExpandDelete()), "smollm2_expand"),
     *_revealed(),
     *_kept(),
     Contender("planned", "planned lengths, still slots", Look("#7A7A7A", "*"), Kept(_STILL, planned_lengths)),
@@ -144,7 +150,7 @@ def contender(name: str) -> Contender:
 
 # Short tables show the first of these.
 _IMPORTANCE = (
-    *("infill", "lc", "ddot-u", "ddot-t", UNFILLED, "autoregressive", "insertion"),
+    *("infill", "lc", "ddot-u", "ddot-t", UNFILLED, "autoregressive", "insertion", "flexible", "expand"),
     *("pop", "no-ot", "ddot-r", "planned"),
 )
 
