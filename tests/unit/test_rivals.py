@@ -206,6 +206,22 @@ def test_the_prompt_is_kept_in_order_for_any_weights(method, told):
             assert all(token in rest for token in example.tokens[example.is_prompt].tolist())
 
 
+class Expanding(Denoiser):
+    """A network that wants to expand everywhere, and otherwise writes 3."""
+
+    def logits(self, h):
+        wants = torch.zeros(len(h), V.size)
+        wants[:, 3], wants[:, V.sep] = 5.0, 20.0
+        return wants
+
+
+def test_expansion_doubles_until_the_text_is_full_and_ends_in_words():
+    seen = sampled(ExpandDelete(), Expanding(network().config), [Example(np.array([5]), np.array([True]))], steps=5)
+    assert [int((state.x != V.pad).sum()) for state in seen] == [3, 5, 9, L, L, L]
+    assert sorted(ExpandDelete().texts(seen[-1], V)[0].tolist()) == [*[3] * (L - 1), 5]
+    assert (seen[-2].x == V.mask).sum() == L - 1
+
+
 @METHODS_NAMED
 def test_closed_gaps_stay_closed(method):
     is_prompt = np.array([True, True, False, True, True])

@@ -121,7 +121,7 @@ def _other_methods(fast: Model, steps: int) -> dict[str, Way]:
         "LC, 64 + 64 slots": LeftContext(),
     }
     return {
-        "fixed length, told": _each(fast, partial(_infill, steps=steps, bounds="{8}")),
+        "ddot infill, told 8 words": _each(fast, partial(_infill, steps=steps, bounds="{8}")),
         **{name: _each(fast, partial(_method, method=method, steps=steps)) for name, method in methods.items()},
         "left to right, same trunk, cached": _each(fast, _left_to_right),
     }
