@@ -74,7 +74,7 @@ class Item:
     literals: tuple[str, ...]
     fills: tuple[str, ...]
     tasks: ClassVar[tuple[str, ...]] = TASKS
-    slots: ClassVar[int] = 0  # the least L while lengths are unknown; 0: as many as the network usually has
+    slots: ClassVar[int] = 0  # minimum L while lengths are unknown; 0: the network's default
 
     @property
     def text(self) -> str:
@@ -86,7 +86,7 @@ class Item:
 
     @property
     def given(self) -> list[str]:
-        """Words of the given text; a mark beside a blank is not a word of its own."""
+        """Words of the given text; punctuation attached to a blank is not a word."""
         return [word for word in self._marked if "\0" not in word]
 
     @property
@@ -110,8 +110,7 @@ class Item:
         return write(Template(self.literals, tuple(blanks))) if blanks else None
 
     def fills_in(self, text: str) -> list[str] | None:
-        """What stands at each blank of a text with the same literals, or None; of several readings the shortest
-        first fill."""
+        """The fills of a text with the same literals, or None; if ambiguous, the one with the shortest first fill."""
         found = re.fullmatch("(.*?)".join(map(re.escape, self.literals)), text, re.DOTALL)
         return None if found is None else list(found.groups())
 

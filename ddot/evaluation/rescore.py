@@ -1,4 +1,4 @@
-"""`ddot score` and `ddot compare`: more metrics for stored texts, and how certain a difference is.
+"""`ddot rescore` and `ddot compare`: more metrics for stored texts, and how certain a difference is.
 
 They need rows and texts as `ddot evaluate` wrote them, and the benchmark's items, but not the model.
 """
@@ -55,7 +55,7 @@ def contrast(
     samples: int = 1000,
     fluency: Fluency | None = None,
 ) -> tuple[list[Contrast], list[str]]:
-    """(the first of `methods` minus each other one, wherever both did the same task; why metrics are missing)."""
+    """(the first of `methods` minus each other one on every task both have done; why metrics are missing)."""
     if len(set(methods)) < len(methods) or len(methods) < 2:
         raise ValueError(f"'{','.join(methods)}' does not name two methods to compare; name the first, then others")
     rows, texts = _read(files, bench, metrics)

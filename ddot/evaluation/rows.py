@@ -1,4 +1,4 @@
-"""The records of an evaluation, as they stand in JSON lines: rows, generated texts, differences. One validator."""
+"""The records of an evaluation, one JSON line each: rows, generated texts, differences. One validator."""
 
 import json
 import math
@@ -27,7 +27,7 @@ class Raw(dict[str, Any]):
 
 
 def place_of(line: Mapping[str, Any], number: int | None = None) -> str:
-    """Where a line stood, for a sentence about it."""
+    """The file and line number of a record, for error messages."""
     return line.place if isinstance(line, Raw) else "a row" if number is None else f"row {number}"
 
 
@@ -112,7 +112,7 @@ class Row(Identity):
     batch: int | None = _maybe(WHOLE)
     device: str | None = _maybe(NAME)
     commit: str | None = _maybe(NAME)
-    cut: int | None = _maybe(WHOLE)  # programs of which a part was not shown
+    cut: int | None = _maybe(WHOLE)  # programs too long to be shown whole
     recipe: str | None = _maybe(NAME)
     position_factor: float | None = _maybe(NUMBER)
     training_steps: int | None = _maybe(WHOLE)

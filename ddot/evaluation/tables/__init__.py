@@ -45,7 +45,7 @@ def render(
             made += [_OF_ROWS[name](ours, room)] if table in (None, name) else []
             continue
         make, command = _OF_LINES[name]
-        found = make(rows, room)  # also where another one is asked for: it refuses lines that nobody knows
+        found = make(rows, room)  # always: it refuses lines of unknown commands
         if table == name and not found:
             raise ValueError(f"there are no rows of `ddot {command}` among {len(rows)}; give a file of `… --json`")
         made += found if table in (None, name) else []

@@ -116,7 +116,7 @@ def _place(row: Row) -> tuple[object, ...]:
 
 
 def of_own_model(rows: Sequence[Row]) -> list[Row]:
-    """Rows at the usual number of steps; of a contender with a model of its own (its recipe's folder) no others."""
+    """Rows at the usual number of steps; only its own model (in its recipe's folder) for a contender that has one."""
     own = {(row.method, row.task, row.dataset) for row in rows if is_own(row)}
     shown = [row for row in rows if (row.method, row.task, row.dataset) not in own or is_own(row)]
     counts = Counter(row.steps for row in shown if row.method != UNFILLED)

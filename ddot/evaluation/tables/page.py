@@ -1,4 +1,4 @@
-"""A table on the page: Markdown or LaTeX. Knows nothing about what stands in it."""
+"""A table on the page: Markdown or LaTeX. Knows nothing about the contents."""
 
 import re
 from collections.abc import Sequence
