@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all, and checksums that tell whether they stayed so."""
+"""Files and folders that are written completely or not at all, and checksums that detect later damage."""
 
 import hashlib
 import json
@@ -10,27 +10,26 @@ from pathlib import Path
 
 
 def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a file under a temporary name, then rename it: an interruption leaves no partial file. Keeps the mode."""
+    """Write a file under a temporary name, then rename it, so that it is never partial. Keeps permissions."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file in it")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; make it first")
-    draft = path.with_name(f"{path.name}.unfinished")  # always the same: what a kill left is overwritten
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; create it")
+    draft = path.with_name(f"{path.name}.unfinished")  # a fixed name: leftovers of a kill are overwritten
     try:
-        draft.write_bytes(content)
-        if path.exists():
-            shutil.copymode(path, draft)
-        os.replace(draft, path)
-    except OSError as error:
-        raise OSError(f"{path} cannot be written ({error.strerror}); choose another place, or make room") from error
+        with writing(path):
+            draft.write_bytes(content)
+            if path.exists():
+                shutil.copymode(path, draft)
+            os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, renamed to `folder` when the block ends; after a failure nothing of it is left."""
+    """A folder to write into, renamed to `folder` when the block ends and removed if it fails."""
     if folder.exists():
         raise ValueError(f"{folder} exists already; remove it or choose another name")
     draft = folder.with_name(f"{folder.name}.unfinished")
@@ -47,7 +46,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Turns what the system refuses (no space, no permission) into a sentence."""
+    """Turns system errors (no space, no permission) into a sentence."""
     try:
         yield
     except OSError as error:
@@ -72,16 +71,16 @@ def is_sealed(folder: Path) -> bool:
 
 
 def check_seal(folder: Path, start: str = "") -> None:
-    """Refuse a folder whose files changed since it was sealed; only those whose names begin with `start` are read."""
-    if not (folder / _SUMS).is_file():
+    """Refuse a folder whose files changed since it was sealed; reads only those whose names begin with `start`."""
+    if not is_sealed(folder):
         raise FileNotFoundError(f"{folder / _SUMS} is missing")
     try:
         wanted = json.loads((folder / _SUMS).read_text())
     except ValueError as error:
         raise ValueError(f"{folder / _SUMS} is damaged: {error}") from None
-    found = dict(_sums(folder, start))
+    sums = dict(_sums(folder, start))
     for name in wanted if isinstance(wanted, dict) else ():
-        if name.startswith(start) and found.get(name) != wanted[name]:
+        if name.startswith(start) and sums.get(name) != wanted[name]:
             raise ValueError(f"{folder / name} is damaged: its checksum is not the one in {_SUMS}; restore the file")
 
 

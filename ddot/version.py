@@ -1,4 +1,4 @@
-"""Which code this is."""
+"""The version of the running code: its commit, and a checksum of its source."""
 
 import shutil
 import subprocess
@@ -7,20 +7,20 @@ from pathlib import Path
 
 
 def commit() -> str | None:
-    """The commit of this checkout, with a + if files have changed since; None outside a checkout."""
+    """The commit of this checkout, with a + if files changed since; None outside a checkout."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
-    found = _git(root, "rev-parse", "--short=10", "HEAD").strip()
-    return found + "+" * bool(_git(root, "status", "--porcelain", "--untracked-files=no")) if found else None
+    head = _git(root, "rev-parse", "--short=10", "HEAD").strip()
+    return head + "+" * bool(_git(root, "status", "--porcelain", "--untracked-files=no")) if head else None
 
 
 def source() -> str:
-    """A checksum of the code itself: a commit does not identify uncommitted changes."""
-    root, found = Path(__file__).parent, sha256()
+    """A checksum of the code: a commit does not identify uncommitted changes."""
+    root, digest = Path(__file__).parent, sha256()
     for file in sorted(root.rglob("*.py")):
-        found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return found.hexdigest()
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -627,11 +627,15 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "core/gaps.py",
         [
             ("ties that go to the later slot", "(slot[None, :] < slot[:, None])", "(slot[None, :] > slot[:, None])"),
-            ("hints that close the wrong side", "CLOSES_AFTER = (GLUED, BEFORE)", "CLOSES_AFTER = (GLUED, AFTER)"),
+            (
+                "hints that close the wrong side",
+                "(hint == GLUED) | (hint == BEFORE)",
+                "(hint == GLUED) | (hint == AFTER)",
+            ),
             (
                 "gaps open beyond the prompt",
-                "is_open = torch.arange(L + 1, device=hint.device) <= count",
-                "is_open = torch.arange(L + 1, device=hint.device) <= count + 1",
+                "return (gap <= order[:, -1:]) & (closing == 0)",
+                "return (gap <= order[:, -1:] + 1) & (closing == 0)",
             ),
             ("a gap open on one side only", "return missing[:-1] | missing[1:]", "return missing[1:]"),
             (
@@ -666,8 +670,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "a length head taught the gap before",
-                "gaps_after(slots).flatten()[asked]",
-                "gaps_after(slots).roll(1, 1).clamp(min=0).flatten()[asked]",
+                "gaps_after(slots).flatten()[length_at]",
+                "gaps_after(slots).roll(1, 1).clamp(min=0).flatten()[length_at]",
             ),
             ("a told length of 0 read as untold", "(slots.gap_length < 0)", "(slots.gap_length <= 0)"),
             (
@@ -711,23 +715,23 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("told lengths that are not laid out", "lengths[places] = gap_length", "pass"),
             (
                 "told lengths that do not reach the table",
-                "self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_length, UNKNOWN_LENGTH)",
+                "self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_lengths, UNKNOWN_LENGTH)",
                 "pass",
             ),
             (
                 "hints that do not reach the table",
-                "self.hint[row, :n] = np.where(example.is_prompt, hint, NOT_PROMPT)",
+                "self.hint[row, :n] = np.where(example.is_prompt, example.hints, NOT_PROMPT)",
                 "self.hint[row, :n] = np.where(example.is_prompt, UNKNOWN, NOT_PROMPT)",
             ),
             (
                 "hints lost with the rest of the text",
-                "hint=None if example.hint is None else example.hint[keep]",
-                "hint=None",
+                "Example(example.tokens[keep], keep[keep], example.hints[keep],",
+                "Example(example.tokens[keep], keep[keep], None,",
             ),
             (
                 "lengths lost with the rest of the text",
-                "if example.gap_length is None else example.gap_length[keep]",
-                "if True else example.gap_length[keep]",
+                "example.hints[keep], example.gap_lengths[keep])",
+                "example.hints[keep], 0 * example.gap_lengths[keep] - 1)",
             ),
             ("pads that are responses", "np.where(real, RESPONSE, PAD)", "np.where(real, RESPONSE, RESPONSE)"),
             (
@@ -763,8 +767,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "placeholders in closed gaps",
-                "np.isin(_hints(example)[given], (AFTER, BOTH))",
-                "np.isin(_hints(example)[given], (AFTER, BOTH, UNKNOWN))",
+                "np.isin(example.hints[given], (AFTER, BOTH))",
+                "np.isin(example.hints[given], (AFTER, BOTH, UNKNOWN))",
             ),
             ("placeholders kept where they do not fit", "is_open &= lengths > 0", "pass"),
         ],
@@ -899,16 +903,26 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "hint=torch.where(sentence, NOT_PROMPT, slots.hint)",
                 "hint=slots.hint",
             ),
-            ("training at noisy times", "t=torch.zeros_like(slots.t),  # what is read is never noisy", "t=slots.t,"),
+            ("training at noisy times", "t=torch.zeros_like(slots.t),  # the input is never noisy", "t=slots.t,"),
             ("sampling at noisy times", "x=x, t=torch.zeros_like(start.t)), memory, part)", "x=x), memory, part)"),
             ("every place drawn with the same number", "uniform(fold(keys, place), 1)", "uniform(fold(keys, 0), 1)"),
             (
                 "answers that name the given word",
-                "return asked, torch.where(kind == PROMPT, vocabulary.sep, following)",
-                "return asked, following",
+                "return predicts, torch.where(kind == PROMPT, vocabulary.sep, following)",
+                "return predicts, following",
             ),
             ("pads that are asked", "& (slots.kind != PAD)", ""),
-            ("the left part told nothing", "hint=np.append(hint, UNKNOWN)", "hint=np.full(n + 1, UNKNOWN)"),
+        ],
+    ),
+    (
+        "unit/test_autoregressive.py",
+        "methods/layout.py",
+        [
+            (
+                "the left part told nothing",
+                "hint=np.append(prompt.hints, UNKNOWN)",
+                "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
+            ),
         ],
     ),
     (
@@ -927,7 +941,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "count = -(-masked.sum(-1, keepdim=True) // passes)",
                 "count = masked.sum(-1, keepdim=True) // (passes + 1)",
             ),
-            ("closed gaps that grow", "more = torch.where(may_grow(state.hint, there), more, 0)", "pass"),
+            ("closed gaps that grow", "more = torch.where(may_grow(state.hint), more, 0)", "pass"),
             ("more than fits", "(room - more.cumsum(-1) + more).clamp(min=0)", "(room + 0 * more).clamp(min=0)"),
             (
                 "copies of the token itself",
@@ -958,7 +972,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "training told how much is missing",
-                "t=torch.zeros_like(slots.t),  # what is read is never noisy",
+                "t=torch.zeros_like(slots.t),  # the input is never noisy",
                 "t=slots.t,  #",
             ),
             (
@@ -968,16 +982,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "training with hints that sampling does not give",
-                "hint=torch.where(there, slots.hint.gather(1, kept), NOT_PROMPT)",
-                "hint=torch.where(there, slots.hint.gather(1, kept).clamp(min=UNKNOWN), NOT_PROMPT)",
+                "hint=torch.where(present, slots.hint.gather(1, kept), NOT_PROMPT)",
+                "hint=torch.where(present, slots.hint.gather(1, kept).clamp(min=UNKNOWN), NOT_PROMPT)",
             ),
             (
                 "lengths left behind by moving tokens",
-                "gap_length=_scattered(state.gap_length, there, place, UNKNOWN_LENGTH)",
+                "gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH)",
                 "gap_length=state.gap_length",
             ),
             ("training told lengths of other slots", "slots.gap_length.gather(1, kept)", "slots.gap_length"),
-            ("words in gaps that are closed", "return ~closes_after & ~next_closes", "return ~closes_after"),
+            ("words in gaps that are closed", "return ~closes_after(hint) & ~", "return ~closes_after(hint) | ~"),
             (
                 "a middle that is off by one",
                 "away = (index - (before + after) / 2).abs()",
@@ -985,7 +999,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("a spread that spreads the wrong way", "noise - away / spread", "noise - away * spread"),
             ("doubt that is not heard", "(none <= self.doubt)", "(none <= 0.5)"),
-            ("more tokens than fit", "asked & (none <= self.doubt) & (rank < left)", "asked & (none <= self.doubt)"),
+            (
+                "more tokens than fit",
+                "predicts & (none <= self.doubt) & (rank < left)",
+                "predicts & (none <= self.doubt)",
+            ),
             (
                 "the surest left out",
                 "rank = none.argsort(dim=-1, stable=True)",
@@ -993,8 +1011,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "a separator that may be written",
-                "torch.tensor([vocabulary.mask, vocabulary.sep], device=logits.device)",
-                "torch.tensor([vocabulary.mask], device=logits.device)",
+                "torch.tensor([v.mask, v.sep], device=state.x.device)",
+                "torch.tensor([v.mask], device=state.x.device)",
             ),
         ],
     ),
@@ -1034,11 +1052,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "is_open |= rng.random(len(is_open)) < self.decoys",
                 "is_open |= rng.random(len(is_open)) < 0",
             ),
-            ("lengths always told in part", "share = 1.0 if told < self.gap_lengths else 0.5", "share = 0.5"),
+            ("lengths always told in part", "share = 1.0 if lengths < self.gap_lengths else 0.5", "share = 0.5"),
             (
                 "lengths told by the number that locates",
-                "located, told = rng.random(2)",
-                "located, told = rng.random(1).repeat(2)",
+                "located, lengths = rng.random(2)",
+                "located, lengths = rng.random(1).repeat(2)",
             ),
         ],
     ),
@@ -1049,16 +1067,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("a document that runs on into the next", "lengths[0] |= _FIRST", "lengths[0] |= 0"),
             (
                 "sentences without their space",
-                '[" " + sentence for document in some for sentence in document]',
-                "[sentence for document in some for sentence in document]",
+                '[" " + sentence for document in group for sentence in document]',
+                "[sentence for document in group for sentence in document]",
             ),
             ("sentences one too long", "if 0 < len(tokens) <= LONGEST]", "if 0 < len(tokens) < LONGEST]"),
             ("passages one token too long", "min(starts[j], begin + longest)", "min(starts[j], begin + longest + 1)"),
             ("ends beyond the passage", "return tokens, ends[ends <= len(tokens)]", "return tokens, ends"),
             (
                 "shards larger than allowed",
-                "if tokens.nbytes + lengths.nbytes > self.room or not self.files:",
-                "if tokens.nbytes > self.room or not self.files:",
+                "if tokens.nbytes + lengths.nbytes > self.free or not self.files:",
+                "if tokens.nbytes > self.free or not self.files:",
             ),
             (
                 "rarity that grows with the count",

@@ -1,4 +1,4 @@
-"""Sharpening the token distribution of a reverse step: a few candidate tokens per slot with their probabilities.
+"""Sharpens the token distribution of a reverse step: a few candidate tokens per slot with their probabilities.
 
 The input is a table of probabilities (M, V) from `absorbing`; that of [mask] is the probability to stay masked.
 """
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ddot.core.records import Vocabulary
+from ddot.core.shapes import PerSlot, Scores
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Candidates:
     tokens: Int[Tensor, "M k"]
     chances: Float[Tensor, "M k"]
 
-    def draw(self, u: Float[Tensor, "M"]) -> Int[Tensor, "M"]:
+    def draw(self, u: PerSlot) -> Int[Tensor, "M"]:
         """One token per slot, by inverting the cumulative distribution at u. Never one of probability 0."""
         below = self.chances.cumsum(-1) <= u[:, None]
         # Rounded probabilities may sum to slightly less than u.
@@ -32,20 +33,20 @@ class Candidates:
 
 @runtime_checkable
 class Annealing(Protocol):
-    def __call__(self, chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates: ...
+    def __call__(self, chances: Scores, vocabulary: Vocabulary) -> Candidates: ...
 
 
-def greedy(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
+def greedy(chances: Scores, vocabulary: Vocabulary) -> Candidates:
     """The paper's annealing: [mask] keeps its probability, the most likely other token takes the rest."""
     stay = chances[:, vocabulary.mask]
     best = _without(chances, vocabulary.mask).argmax(-1)
     return _candidates(vocabulary.mask, stay, (best, 1 - stay))
 
 
-def greedy_words(chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
-    """Whether there is a word is drawn from the model's distribution; the word is the most likely one.
+def greedy_words(chances: Scores, vocabulary: Vocabulary) -> Candidates:
+    """[mask] and [pad] keep their probabilities, the most likely word takes the rest.
 
-    [pad] keeps its probability, so lengths are drawn rather than collapsed onto their mode.
+    Lengths are thus drawn rather than collapsed onto their mode.
     """
     stay, pad = chances[:, vocabulary.mask], chances[:, vocabulary.pad]
     best = _without(chances, vocabulary.mask, vocabulary.pad).argmax(-1)
@@ -71,7 +72,7 @@ class Tempered:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must lie in (0, 1]")
 
-    def __call__(self, chances: Float[Tensor, "M V"], vocabulary: Vocabulary) -> Candidates:
+    def __call__(self, chances: Scores, vocabulary: Vocabulary) -> Candidates:
         stay = chances[:, vocabulary.mask]
         pad = chances[:, vocabulary.pad] if self.pad_apart else torch.zeros_like(stay)
         apart = (vocabulary.mask, vocabulary.pad) if self.pad_apart else (vocabulary.mask,)
@@ -87,16 +88,14 @@ class Tempered:
         return Candidates(torch.cat([special, order], -1), torch.cat([stay[:, None], pad[:, None], words * left], -1))
 
 
-def _without(chances: Float[Tensor, "M V"], *tokens: int) -> Float[Tensor, "M V"]:
+def _without(chances: Scores, *tokens: int) -> Scores:
     chances = chances.clone()
     for token in tokens:
         chances[:, token] = 0.0
     return chances
 
 
-def _candidates(
-    mask: int, stay: Float[Tensor, "M"], *others: tuple[Int[Tensor, "M"], Float[Tensor, "M"]]
-) -> Candidates:
+def _candidates(mask: int, stay: PerSlot, *others: tuple[Int[Tensor, "M"], PerSlot]) -> Candidates:
     columns = [(torch.full_like(others[0][0], mask), stay), *others]
     tokens, chances = zip(*columns, strict=True)
     return Candidates(torch.stack(tokens, -1), torch.stack(chances, -1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def in_portions(work: Callable[..., tuple[Tensor, ...]], size: int | None, *rows: Tensor) -> tuple[Tensor, ...]:
+def in_chunks(work: Callable[..., tuple[Tensor, ...]], size: int | None, *rows: Tensor) -> tuple[Tensor, ...]:
     """work(*rows), `size` rows at a time (None: all at once); the last chunk is padded by repeating its last row.
 
     `work` maps tensors to tensors, row by row.
@@ -18,11 +18,11 @@ def in_portions(work: Callable[..., tuple[Tensor, ...]], size: int | None, *rows
     count = len(rows[0])
     if size is None or count == 0:
         return work(*rows)
-    parts = [work(*(_portion(each, start, size) for each in rows)) for start in range(0, count, size)]
+    parts = [work(*(_chunk(tensor, start, size) for tensor in rows)) for start in range(0, count, size)]
     return tuple(torch.cat(column)[:count] for column in zip(*parts, strict=True))
 
 
-def _portion(rows: Tensor, start: int, size: int) -> Tensor:
-    some = rows[start : start + size]
-    short = size - len(some)
-    return torch.cat([some, some[-1:].expand(short, *some.shape[1:])]) if short else some
+def _chunk(rows: Tensor, start: int, size: int) -> Tensor:
+    chunk = rows[start : start + size]
+    missing = size - len(chunk)
+    return torch.cat([chunk, chunk[-1:].expand(missing, *chunk.shape[1:])]) if missing else chunk

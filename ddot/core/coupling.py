@@ -1,34 +1,34 @@
-"""Optimal transport inside a sequence: which terminal position each token comes from.
+"""Optimal transport within a sequence: which terminal position each token comes from.
 
-Prompt: sort both ends and pair by rank (eq. prompt-ot). Response: least-cost injective match into the non-prompt
-pool (eq. response-ot), exact, in linear time after sorting. The slots that stay unmatched are the pads.
-Knows nothing about tokens or networks.
+Prompt: sort both ends and pair by rank (eq. prompt-ot). Response: minimum-cost injective match into the non-prompt
+pool (eq. response-ot), exact, in linear time after sorting. Unmatched slots are the pads. Knows no tokens or networks.
 """
 
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, UInt64
+from jaxtyping import Float, Int
 
 from ddot.core.positions import pad_positions, random_terminal
 from ddot.core.rng import fold, generator, row_keys
+from ddot.core.shapes import Flags, Keys, Positions
 
 
 def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
-    """Index into `pool` for each target, increasing, with least Σ|target − pool[index]| (eq. response-ot).
+    """Index into `pool` for each target, increasing, minimising Σ|target − pool[index]| (eq. response-ot).
 
     Both arrays ascending, n ≤ m. Exact, O(n + m).
     """
     targets, pool = np.asarray(targets, np.float64), np.asarray(pool, np.float64)
     for name, values in (("targets", targets), ("pool", pool)):
         if values.ndim != 1:
-            raise ValueError(f"match: {name} have {values.ndim} dimensions; wanted a list of positions")
+            raise ValueError(f"match: {name} have {values.ndim} dimensions; pass a one-dimensional array")
     n, m = len(targets), len(pool)
     if n > m:
         raise ValueError(f"match: {n} targets do not fit into a pool of {m}; give at least {n} pool positions")
     for name, values in (("targets", targets), ("pool", pool)):
         if not np.isfinite(values).all():
-            raise ValueError(f"match: {name} hold NaN or infinite positions; remove them first")
+            raise ValueError(f"match: {name} hold NaN or infinite positions; remove them")
         if (np.diff(values) < 0).any():
             raise ValueError(f"match: {name} are not ascending; pass np.sort({name})")
     from ddot.core.coupling_kernels import match_sorted
@@ -41,25 +41,18 @@ class Coupling(Protocol):
     """Gives every slot its clean and its terminal position."""
 
     def __call__(
-        self,
-        is_prompt: Bool[np.ndarray, "B L"],
-        n_real: Int[np.ndarray, "B"],
-        seed: int | UInt64[np.ndarray, "B"],
-        z_T: Float32[np.ndarray, "B L"] | None = None,
-    ) -> tuple[Float32[np.ndarray, "B L"], Float32[np.ndarray, "B L"]]: ...
+        self, is_prompt: Flags, n_real: Int[np.ndarray, "B"], seed: int | Keys, z_T: Positions | None = None
+    ) -> tuple[Positions, Positions]: ...
 
 
 def couple(
-    is_prompt: Bool[np.ndarray, "B L"],
-    n_real: Int[np.ndarray, "B"],
-    seed: int | UInt64[np.ndarray, "B"],
-    z_T: Float32[np.ndarray, "B L"] | None = None,
-) -> tuple[Float32[np.ndarray, "B L"], Float32[np.ndarray, "B L"]]:
+    is_prompt: Flags, n_real: Int[np.ndarray, "B"], seed: int | Keys, z_T: Positions | None = None
+) -> tuple[Positions, Positions]:
     """(z_0, z_T) of every slot, coupled by optimal transport within each set (eq. prompt-ot, response-ot, pad-paths).
 
     Row b holds its real tokens in slots 0 … n_real[b]−1, in text order, and pads after them. `seed` is one number
-    (row b draws from (seed, b)) or a key for each row. A given `z_T` is used as it is: its entries at prompt slots
-    are the prompt's set, the others the pool. Without one, z_T ~ U(-1, 1)^L.
+    (row b draws from (seed, b)) or a key per row. In a given `z_T`, entries at prompt slots are the prompt's set, the
+    others the pool. By default z_T ~ U(-1, 1)^L.
     """
     is_prompt, n_real = np.asarray(is_prompt, bool), np.asarray(n_real)
     keys = _checked(is_prompt, n_real, seed, z_T)
@@ -70,12 +63,9 @@ def couple(
 
 
 def couple_independently(
-    is_prompt: Bool[np.ndarray, "B L"],
-    n_real: Int[np.ndarray, "B"],
-    seed: int | UInt64[np.ndarray, "B"],
-    z_T: Float32[np.ndarray, "B L"] | None = None,
-) -> tuple[Float32[np.ndarray, "B L"], Float32[np.ndarray, "B L"]]:
-    """The ablation "No OT": as `couple`, but every set meets its terminal positions in random order."""
+    is_prompt: Flags, n_real: Int[np.ndarray, "B"], seed: int | Keys, z_T: Positions | None = None
+) -> tuple[Positions, Positions]:
+    """The ablation "No OT": as `couple`, but each set is paired with its terminal positions at random."""
     keys = _checked(is_prompt, n_real, seed, z_T)
     if z_T is None:
         z_T = random_terminal(is_prompt, keys)
@@ -89,21 +79,19 @@ def couple_independently(
     return z_0, z_T
 
 
-def _checked(
-    is_prompt: np.ndarray, n_real: np.ndarray, seed: int | np.ndarray, z_T: np.ndarray | None
-) -> UInt64[np.ndarray, "B"]:
+def _checked(is_prompt: np.ndarray, n_real: np.ndarray, seed: int | np.ndarray, z_T: np.ndarray | None) -> Keys:
     if is_prompt.ndim != 2:
-        raise ValueError(f"couple: is_prompt has {is_prompt.ndim} dimensions; wanted a row of slots for each sequence")
+        raise ValueError(f"couple: is_prompt has {is_prompt.ndim} dimensions; pass (rows, slots)")
     B, L = is_prompt.shape
     if n_real.shape != (B,):
-        raise ValueError(f"couple: n_real has shape {n_real.shape}; is_prompt has {B} rows, so it wants ({B},)")
+        raise ValueError(f"couple: n_real has shape {n_real.shape}; with {B} rows in is_prompt it must be ({B},)")
     if B and not (n_real.min() >= 0 and n_real.max() <= L):
-        raise ValueError(f"couple: n_real runs from {n_real.min()} to {n_real.max()}; rows have {L} slots. Raise L")
+        raise ValueError(f"couple: n_real runs from {n_real.min()} to {n_real.max()}; rows have {L} slots; raise L")
     if (is_prompt & (np.arange(L) >= n_real[:, None])).any():
         raise ValueError("couple: a prompt slot lies beyond n_real; real tokens come first, then pads")
     if z_T is not None:
         if z_T.shape != (B, L):
-            raise ValueError(f"couple: z_T has shape {z_T.shape}, is_prompt has {(B, L)}; give one position a slot")
+            raise ValueError(f"couple: z_T has shape {z_T.shape}, is_prompt has {(B, L)}; pass one position per slot")
         if not np.isfinite(z_T).all():
-            raise ValueError("couple: z_T holds NaN or infinite positions; draw it again or leave it out")
+            raise ValueError("couple: z_T holds NaN or infinite positions; leave it out to have it drawn")
     return seed if isinstance(seed, np.ndarray) else row_keys(int(seed), B)

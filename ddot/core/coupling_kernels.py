@@ -1,5 +1,5 @@
-"""The coupling's inner loops, compiled with numba. Imported by `coupling` when they are first needed: numba takes
-most of a second to load, and filling a blank couples nothing.
+"""The coupling's inner loops, compiled with numba. `coupling` imports them on first use: numba takes most of a second
+to load, and filling a blank needs no coupling.
 """
 
 import inspect
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_BIG = 1e30  # stands for +∞ among positions of size about 1, and leaves room for sums
+_BIG = 1e30  # +∞ among positions of magnitude 1; sums of it stay finite
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_POOL = np.uint64(0x5DEECE66D)  # xor-ed into a row's key: the pool is drawn apart from the prompt's set
+_POOL = np.uint64(0x5DEECE66D)  # xor-ed into a row's key: the pool is independent of the prompt's set
 _SQRT2 = 2**0.5
 _LOG2 = float(np.log(2))
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with numba: cached on disk, without the GIL, no thread pool (safe in forked and spawned workers).
+    """Compile with numba: cached on disk, releases the GIL, no thread pool (safe in forked and spawned workers).
 
-    Division by zero gives inf instead of raising, which is what lets the compiler vectorise loops that divide.
-    `unwrap` reaches past the shape checks that the test run puts around every function.
+    Division by zero gives inf instead of raising, so that loops that divide can be vectorised. `unwrap` removes the
+    shape checks that the test run wraps around every function.
     """
     return njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})(inspect.unwrap(function))
 
@@ -35,8 +35,8 @@ def grid_position(i: int, n: int) -> float:
 def sorted_uniform(out: np.ndarray, n: int, key: int) -> None:
     """Fill out[:n] with n uniform points of [-1, 1], ascending, without a sort. out must hold n + 1 float64.
 
-    Normalised cumulative sums of n + 1 exponential gaps have the law of sorted uniforms. The logarithm is the atanh
-    series on the mantissa (error below 1e-11): unlike np.log the compiler turns it into vector code, 3 times faster.
+    Normalised cumulative sums of n + 1 exponential gaps are distributed as sorted uniforms. The logarithm is the atanh
+    series on the mantissa (error below 1e-11): unlike np.log it vectorises, 3 times faster.
     """
     bits = out.view(np.uint64)
     for i in range(n + 1):
@@ -70,13 +70,13 @@ def draw_sets(prompt: np.ndarray, n_prompt: int, pool: np.ndarray, n_pool: int, 
 
 @kernel
 def _sweep(a: np.ndarray, n: int, b: np.ndarray, m: int, left: np.ndarray, right: np.ndarray, q: np.ndarray) -> None:
-    """q[:m] ← for each pool point, how many targets may still be unplaced, at most, if it is to stay unused.
+    """q[:m] ← for each pool point, the largest number of unplaced targets with which it stays unused.
 
-    Sweep the merged points from left to right with F = targets seen − pool points used. V(F), the least cost of a
+    Sweep the merged points from left to right with F = targets seen − pool points used. V(F), the minimum cost of a
     prefix that ends with F, stays convex. Its slopes at F < 0 are the stack `left`, those at F ≥ 0 the deque
-    `right`; both are stored without the sweep coordinate x, which shifts them all alike. a[n] must be +BIG.
+    `right`; both are stored without the sweep coordinate x, which shifts all alike. a[n] must be +BIG.
     """
-    # Unsigned indices spare numba's wrap-around test on every access: a fifth of the sweep's time.
+    # Unsigned indices avoid numba's wrap-around test on every access: a fifth of the sweep's time.
     one = np.uint64(1)
     top, head, tail, i = np.uint64(n), np.uint64(0), np.uint64(0), np.uint64(0)
     for k in range(n):
@@ -113,8 +113,8 @@ def couple_rows(
     is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray, given: np.ndarray, use_given: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """(z_0, z_T) for every row: `coupling.couple` after its checks."""
-    # The loops below write first and advance by a flag instead of branching on is_prompt: a mispredicted branch
-    # a slot cost as much as the rest of the loop (measured: 37 against 19 ns a slot in all).
+    # The loops below write first and advance by a flag instead of branching on is_prompt: branch mispredictions
+    # doubled the time per slot (37 instead of 19 ns).
     B, L = is_prompt.shape
     z_0 = np.empty((B, L), np.float32)
     z_T = np.empty((B, L), np.float32)

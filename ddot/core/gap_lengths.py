@@ -1,4 +1,4 @@
-"""Lengths of gaps as classes: exact while small, coarser when large. What the length head predicts and hints carry."""
+"""Classes of gap lengths: exact for short gaps, coarser for long ones. The length head predicts them."""
 
 import torch
 from jaxtyping import Float, Int

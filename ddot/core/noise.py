@@ -1,4 +1,4 @@
-"""The noise schedule of the token process, shared by losses, network and samplers. Knows nothing about tokens."""
+"""The noise schedule of the token process, shared by losses, network and samplers."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class LogLinear:
         return (1 - self.eps) / (1 - (1 - self.eps) * t)
 
     def masked_share(self, t: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Chance that a token is masked at time t: 1 − e^{−σ(t)}."""
+        """Probability that a token is masked at time t: 1 − e^{−σ(t)}."""
         return (1 - self.eps) * t
 
     def still_masked(self, t: Float[Tensor, "*B"], s: float) -> Float[Tensor, "*B"]:

@@ -1,6 +1,6 @@
-"""Where slots sit: the clean grid, the terminal positions, the straight paths between them.
+"""Positions of slots: the clean grid, the terminal positions, the straight paths between them.
 
-Positions live in [-1, 1]; only a stretched start may lie a little outside. Knows nothing about tokens or networks.
+Positions lie in [-1, 1]; `Stretched` may exceed it slightly.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, UInt64
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from ddot.core.rng import Weighted, fold, uniform
+from ddot.core.shapes import Flags, Keys, Positions
 
 
 def grid(n: int) -> Float32[np.ndarray, "n"]:
@@ -36,23 +37,21 @@ def interpolate(z_0: Float[Tensor, "B L"], z_T: Float[Tensor, "B L"], t: Float[T
 
 @runtime_checkable
 class Terminal(Protocol):
-    """Draws z_T. Entries at prompt slots form the prompt's set, the others the non-prompt pool."""
+    """Draws z_T: entries at prompt slots are the prompt's set, the others the non-prompt pool."""
 
-    def __call__(
-        self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]
-    ) -> Float32[np.ndarray, "B L"]: ...
+    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions: ...
 
 
-def _in_its_set(is_prompt: Bool[np.ndarray, "B L"]) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarray, "B L"]]:
-    """(number of a slot within its set, size of that set)."""
+def _in_its_set(is_prompt: Flags) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarray, "B L"]]:
+    """(index of each slot within its set, size of that set)."""
     before = is_prompt.cumsum(1)
     number = np.where(is_prompt, before - 1, np.arange(is_prompt.shape[1]) - before)
     size = np.where(is_prompt, before[:, -1:], is_prompt.shape[1] - before[:, -1:])
     return number, size
 
 
-def random_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
-    """DDOT-R: z_T ~ U(-1, 1)^L, split at random into the two sets; each set ascending over its slots."""
+def random_terminal(is_prompt: Flags, keys: Keys) -> Positions:
+    """DDOT-R: z_T ~ U(-1, 1)^L, split at random into the two sets, each ascending over its slots."""
     drawn = 2 * uniform(keys, is_prompt.shape[1]) - 1
     number, _ = _in_its_set(is_prompt)
     prompt, pool = (np.sort(np.where(chosen, drawn, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))
@@ -60,7 +59,7 @@ def random_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray,
     return z_T.astype(np.float32)
 
 
-def grid_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+def grid_terminal(is_prompt: Flags, keys: Keys) -> Positions:
     """DDOT-U: an even grid over [-1, 1] for each of the two sets (eq. term_pos). Draws nothing."""
     number, size = _in_its_set(is_prompt)
     return ((2.0 * number - (size - 1)) / np.maximum(1, size - 1)).astype(np.float32)
@@ -68,16 +67,17 @@ def grid_terminal(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "
 
 @dataclass(frozen=True)
 class JitteredGrid:
-    """The grid with every point moved by up to `spread` of a spacing either way: between DDOT-U and DDOT-R."""
+    """The grid with every point moved by up to `spread` spacings either way: between DDOT-U and DDOT-R."""
 
     spread: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.spread <= 0.5:
-            wanted = "a spread between 0 and 0.5 spacings (order is kept)"
-            raise ValueError(f"JitteredGrid wants {wanted}, got {self.spread}")
+            raise ValueError(
+                f"JitteredGrid: spread must lie between 0 and 0.5, which keeps the order; got {self.spread}"
+            )
 
-    def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)
         moved = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
         return np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1).astype(np.float32)
@@ -85,23 +85,23 @@ class JitteredGrid:
 
 @dataclass(frozen=True)
 class AsText:
-    """Another terminal with the prompt drawn together; on a grid, to where it is if nothing is missing (eq. init_pos).
+    """DDOT-T: another terminal with the prompt contracted, on a grid to its clean positions (eq. init_pos).
 
-    DDOT-T: a language model reads it as a text, and where words are missing it moves apart.
+    A language model reads the prompt as contiguous text; it moves apart where words are missing.
     """
 
     terminal: Terminal = grid_terminal
 
-    def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         z, size = self.terminal(is_prompt, keys), _in_its_set(is_prompt)[1]
         return np.where(is_prompt, z * size / is_prompt.shape[1], z).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Stretched:
-    """Another terminal made up to `by` wider or narrower, each row by a number of its own.
+    """Another terminal scaled by a factor from U(1 − by, 1 + by), drawn per row.
 
-    How wide all positions lie says how long a text is as soon as t < 1, the more exactly the better the width at t = 1
+    At t < 1 the width of all positions reveals the length of the text, the more exactly the better the width at t = 1
     is known.
     """
 
@@ -110,35 +110,29 @@ class Stretched:
 
     def __post_init__(self) -> None:
         if not 0 <= self.by < 1:
-            raise ValueError(f"Stretched wants a share of at least 0 and below 1, got {self.by}")
+            raise ValueError(f"Stretched: by must be at least 0 and below 1, got {self.by}")
 
-    def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         width = 1 + (2 * uniform(fold(keys, 0x571D), 1) - 1) * self.by
         return (self.terminal(is_prompt, keys) * width).astype(np.float32)
 
 
-class Mixture:
-    """Each row takes its z_T from one of several terminals, chosen with the given weights."""
+class Mixture(Weighted[Terminal]):
+    """Each row draws z_T from one of several terminals, chosen by weight."""
 
-    def __init__(self, *weighted: tuple[float, Terminal]):
-        self.terminals = Weighted(*weighted)
-
-    def __repr__(self) -> str:
-        return f"Mixture{self.terminals.weighted}"
-
-    def __call__(self, is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
+    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         z_T = np.empty(is_prompt.shape, np.float32)
-        chosen = self.terminals.index(uniform(fold(keys, 0xC401CE), 1)[:, 0])
-        for index, terminal in enumerate(self.terminals.options):
+        chosen = self.index(uniform(fold(keys, 0xC401CE), 1)[:, 0])
+        for index, terminal in enumerate(self.options):
             rows = chosen == index
             z_T[rows] = terminal(is_prompt[rows], keys[rows])
         return z_T
 
 
 def starts_of(terminal: Terminal) -> set[str]:
-    """The kinds of starts among which a terminal chooses: random, grid, text."""
+    """The kinds of start a terminal may draw: random, grid, text."""
     if isinstance(terminal, Mixture):
-        return {kind for option in terminal.terminals.options for kind in starts_of(option)}
+        return {kind for option in terminal.options for kind in starts_of(option)}
     if isinstance(terminal, Stretched):
         return starts_of(terminal.terminal)
     return {"text" if isinstance(terminal, AsText) else "random" if terminal is random_terminal else "grid"}

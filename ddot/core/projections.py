@@ -1,8 +1,6 @@
-"""What must hold at every step: projections of the positions and tokens, restrictions of what may be revealed."""
+"""What must hold at every step: projections of positions and tokens, restrictions on which tokens may be revealed."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,65 +10,63 @@ from ddot.core.gaps import gap_of
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Projection, Restriction
 
-# Between prompt slots there is always a place for text. Clean neighbours are 2/L apart, hundreds of times as far.
+# Least distance between prompt slots, so that text fits between them. Clean neighbours are 2/L apart, far more.
 _APART = 1e-5
 
 
-class _Without:
-    def __init__(self, tokens: Sequence[int]):
-        self.columns = torch.tensor(tokens, dtype=torch.long)
-
-    def __call__(self, state: State, prediction: Prediction) -> Prediction:
-        self.columns = self.columns.to(prediction.log_score.device)  # once: a copy at every step would make it wait
-        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, self.columns, -torch.inf))
-
-
 def without(*tokens: int) -> Restriction:
-    """Some tokens made impossible."""
-    return _Without(tokens)
+    """Make these tokens impossible."""
+    columns = torch.tensor(tokens, dtype=torch.long)
+
+    def restrict(state: State, prediction: Prediction) -> Prediction:
+        nonlocal columns
+        columns = columns.to(prediction.log_score.device)  # kept there: a copy at every step would make a GPU wait
+        return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
+
+    return restrict
 
 
 def without_echo(vocabulary: Vocabulary) -> Restriction:
-    """A token made impossible right beside the same token ("the the")."""
-    return partial(_without_echo, vocabulary)
+    """Make a token impossible right beside the same token ("the the")."""
 
+    def restrict(state: State, prediction: Prediction) -> Prediction:
+        order = state.z.argsort(dim=-1, stable=True)
+        row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
+        score = prediction.log_score.clone()
+        for neighbour in (row[:, :-2], row[:, 2:]):
+            token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
+            # A [mask] or [pad] beside a slot rules nothing out.
+            keep = (token == vocabulary.mask) | (token == vocabulary.pad)
+            score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
+        return dataclasses.replace(prediction, log_score=score)
 
-def _without_echo(vocabulary: Vocabulary, state: State, prediction: Prediction) -> Prediction:
-    order = state.z.argsort(dim=-1, stable=True)
-    row = torch.nn.functional.pad(state.x.gather(1, order), (1, 1), value=vocabulary.mask)
-    score = prediction.log_score.clone()
-    for neighbour in (row[:, :-2], row[:, 2:]):
-        token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
-        # A masked neighbour, or a pad, forbids nothing.
-        keep = (token == vocabulary.mask) | (token == vocabulary.pad)
-        score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
-    return dataclasses.replace(prediction, log_score=score)
+    return restrict
 
 
 def clamp_prompt(start: State) -> Projection:
-    """Prompt slots hold the tokens they started with."""
+    """Prompt slots keep their tokens."""
     is_prompt = start.is_prompt
     return lambda state: dataclasses.replace(state, x=torch.where(is_prompt, start.x, state.x))
 
 
 def stay(start: State) -> Projection:
-    """Slots hold the positions they started with."""
+    """Slots keep their positions."""
     return lambda state: dataclasses.replace(state, z=start.z)
 
 
 def keep_prompt_order(state: State) -> State:
-    """Prompt slots are in text order, with room between them: positions sorted over their slots, then pushed apart."""
+    """Prompt slots stay in text order and apart: their positions are sorted, then pushed apart."""
     return dataclasses.replace(state, z=sort_within(state.z, state.is_prompt, apart=_APART))
 
 
 def keep_word_order(vocabulary: Vocabulary) -> Projection:
-    """Open slots that hold a word keep the order they started in, as the coupling's paths do."""
-    return partial(_keep_word_order, vocabulary)
+    """Response slots that hold a word keep their initial order, as they do on the coupling's paths."""
 
+    def project(state: State) -> State:
+        words = ~state.is_prompt & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
+        return dataclasses.replace(state, z=sort_within(state.z, words))
 
-def _keep_word_order(vocabulary: Vocabulary, state: State) -> State:
-    words = ~state.is_prompt & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
-    return dataclasses.replace(state, z=sort_within(state.z, words))
+    return project
 
 
 def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: float = 0.0) -> Float[Tensor, "B L"]:
@@ -83,11 +79,10 @@ def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: flo
     return torch.where(member, torch.zeros_like(z).scatter(1, slots, ascending), z)
 
 
-def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Callable[[State], State]:
-    """A projection: open slots that lie in a closed gap go to the border of the nearest open one.
+def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Projection:
+    """Response slots in a closed gap move to the border of the nearest open one.
 
-    Prompt slots must be in order (`keep_prompt_order` first). A row without any open gap is left alone: it has no
-    place for text.
+    Prompt slots must be in order (`keep_prompt_order` first). A row without an open gap is left unchanged.
     """
 
     def project(state: State) -> State:
@@ -110,21 +105,20 @@ def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Callable[[State], Sta
     return project
 
 
-def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Callable[[State], State]:
-    """A projection: every open slot lies in the gap that `gap` says. Entries at prompt slots are not read.
+def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Projection:
+    """Every response slot stays in its `gap`; entries at prompt slots are ignored.
 
     Prompt slots must be in order and apart (`keep_prompt_order` first).
     """
-    return partial(_keep_in_gaps, gap)
 
+    def project(state: State) -> State:
+        borders = _prompt_positions(state.z, state.is_prompt)
+        inf = torch.full_like(state.z, torch.inf)
+        low = torch.nextafter(borders.gather(1, gap), inf)
+        high = torch.nextafter(borders.gather(1, gap + 1), -inf)
+        return dataclasses.replace(state, z=torch.where(state.is_prompt, state.z, state.z.clamp(low, high)))
 
-def _keep_in_gaps(gap: Int[Tensor, "B L"], state: State) -> State:
-    is_prompt = state.is_prompt
-    borders = _prompt_positions(state.z, is_prompt)
-    inf = torch.full_like(state.z, torch.inf)
-    low = torch.nextafter(borders.gather(1, gap), inf)
-    high = torch.nextafter(borders.gather(1, gap + 1), -inf)
-    return dataclasses.replace(state, z=torch.where(is_prompt, state.z, state.z.clamp(low, high)))
+    return project
 
 
 def _prompt_positions(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Float[Tensor, "B borders"]:

@@ -1,4 +1,4 @@
-"""The records that travel between modules. They hold data and know no method, no network and no file."""
+"""The records that travel between modules: data only, independent of method, network and files."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# What a slot is (Slots.kind). The network is never told RESPONSE from PAD.
+# What a slot is (Slots.kind). The network never sees which slots are RESPONSE and which PAD.
 PROMPT, RESPONSE, PAD = 0, 1, 2
 
-# What is known of the gaps beside a prompt token (Example.hint, Slots.hint, State.hint); NOT_PROMPT for other tokens.
+# Hints about the gaps beside a prompt token: nothing is known (UNKNOWN), both are closed (GLUED), or text is missing
+# before it, after it, or on both sides. NOT_PROMPT for other tokens.
 NOT_PROMPT, UNKNOWN, GLUED, BEFORE, AFTER, BOTH = 0, 1, 2, 3, 4, 5
 HINTS = 6
 
@@ -47,11 +48,11 @@ class Vocabulary:
 
     @property
     def rows(self) -> int:
-        """Rows of a network: `size` rounded up to 64, as matrix kernels like it. The last ones are never used."""
+        """Rows of a network: `size` rounded up to a multiple of 64 for fast matrix kernels. The last are never used."""
         return -(-self.size // 64) * 64
 
     def check(self, tokens: Int[np.ndarray, "n"]) -> None:
-        """Refuse ids that are no ordinary token or [sep]: a clean text holds no [mask] and no [pad]."""
+        """Refuse ids other than ordinary tokens and [sep]: a clean text holds no [mask] and no [pad]."""
         wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))
         if wrong.any():
             raise ValueError(
@@ -62,17 +63,27 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Example:
-    """One text: token ids in order, which of them are given, and what is known of the gaps between those."""
+    """One text: token ids in order, which of them are given, and what is known about the gaps."""
 
     tokens: Int[np.ndarray, "n"]
     is_prompt: Bool[np.ndarray, "n"]
-    hint: Int[np.ndarray, "n"] | None = None  # UNKNOWN at every prompt token when None
+    hint: Int[np.ndarray, "n"] | None = None  # None: UNKNOWN at every prompt token
     gap_length: Int[np.ndarray, "n"] | None = None  # tokens missing after each prompt token, or UNKNOWN_LENGTH
+
+    @property
+    def hints(self) -> Int[np.ndarray, "n"]:
+        """`hint`, or its default."""
+        return np.where(self.is_prompt, UNKNOWN, NOT_PROMPT) if self.hint is None else self.hint
+
+    @property
+    def gap_lengths(self) -> Int[np.ndarray, "n"]:
+        """`gap_length`, or UNKNOWN_LENGTH everywhere."""
+        return np.full(len(self.tokens), UNKNOWN_LENGTH) if self.gap_length is None else self.gap_length
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Given tokens in order, what the network is told of them, and which of the n + 1 gaps may hold text."""
+    """Given tokens in order with their hints, and which of the n + 1 gaps may hold text."""
 
     example: Example  # prompt tokens only
     is_open: Bool[np.ndarray, "gaps"]
@@ -82,11 +93,11 @@ class Prompt:
 
     @property
     def free(self) -> bool:
-        """Nothing is told of where text is missing."""
+        """Whether nothing is known about where text is missing."""
         return self.example.hint is None or bool((self.example.hint == UNKNOWN).all())
 
     def with_gap_lengths(self, gap_length: Int[np.ndarray, "n"]) -> "Prompt":
-        """The same prompt, told how many tokens are missing after each given one."""
+        """The same prompt, with the number of tokens missing after each given one."""
         e = self.example
         return Prompt(Example(e.tokens, e.is_prompt, e.hint, gap_length), self.is_open)
 
@@ -112,7 +123,7 @@ class State:
     x: Int[Tensor, "B L"]
     z: Float[Tensor, "B L"]
     hint: Int[Tensor, "B L"]  # of prompt slots; NOT_PROMPT elsewhere
-    gap_length: Int[Tensor, "B L"]  # the same
+    gap_length: Int[Tensor, "B L"]  # as in Slots
     t: Float[Tensor, "B"]
 
     @property
@@ -122,12 +133,12 @@ class State:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the network says of a State. `log_score` has a row for each slot in `at`, in row-major order."""
+    """The network's output for a State. `log_score` has a row for each slot in `at`, in row-major order."""
 
     at: Bool[Tensor, "B L"]
     log_score: Float[Tensor, "M V"]
     velocity: Float[Tensor, "B L"]
-    portion: int | None = None  # rows of `log_score` to work on at a time (see `chunks`)
+    chunk: int | None = None  # rows of `log_score` to process at a time (see `chunks`); None: all
 
 
 R = TypeVar("R", Slots, State)
@@ -135,14 +146,5 @@ R = TypeVar("R", Slots, State)
 
 def to_device(record: R, device: torch.device | str) -> R:
     """The same record with its tensors on `device`."""
-    return type(record)(
-        **{
-            field.name: getattr(record, field.name).to(device, non_blocking=True)
-            for field in dataclasses.fields(record)
-        }
-    )
-
-
-def first_row(state: State) -> State:
-    """The first row of a batch, as a batch of one."""
-    return State(**{field.name: getattr(state, field.name)[:1] for field in dataclasses.fields(state)})
+    names = [field.name for field in dataclasses.fields(record)]
+    return type(record)(**{name: getattr(record, name).to(device, non_blocking=True) for name in names})

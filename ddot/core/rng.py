@@ -1,7 +1,7 @@
 """Random numbers that are a pure function of (key, counter).
 
-Every row of a batch has a key of its own, so what is drawn for a row does not depend on the batch it sits in,
-on the number of loader workers, or on the device. Knows nothing about tokens or positions.
+Every row of a batch has a key of its own, so what is drawn for a row does not depend on its batch, the number of
+loader workers, or the device.
 """
 
 from typing import Generic, TypeVar
@@ -27,23 +27,23 @@ def row_keys(seed: int, rows: int, first: int = 0) -> UInt64[np.ndarray, "rows"]
 
 
 def fold(keys: UInt64[np.ndarray, "rows"], word: int) -> UInt64[np.ndarray, "rows"]:
-    """New keys, one for each purpose or step `word`, independent of the old ones."""
+    """New keys for a purpose or step `word`, independent of the old ones."""
     return mix(mix(keys + _GOLDEN) ^ np.array([word & _WORD], np.uint64) * _GOLDEN)
 
 
 def uniform(keys: UInt64[np.ndarray, "rows"], n: int) -> Float32[np.ndarray, "rows n"]:
-    """n numbers in (0, 1) for each key: 23 bits and a half, exact in float32, never 0 and never 1."""
+    """n numbers in (0, 1) for each key: multiples of 2^-23 plus a half, exact in float32, never 0 or 1."""
     bits = mix(keys[:, None] + np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN)
     return ((bits >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
 def generator(key: int) -> np.random.Generator:
-    """A full numpy generator started from one key, for code that draws many kinds of numbers."""
+    """A numpy generator seeded with one key, for code that draws many kinds of numbers."""
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def spread_times(key: int, rows: int, smallest: float = 1e-3) -> Float32[np.ndarray, "rows"]:
-    """Times for the rows of one global batch, each U(smallest, 1), spread evenly over the batch (antithetic)."""
+    """Times for the rows of one global batch, each U(smallest, 1), evenly spaced over the batch (antithetic)."""
     start = uniform(np.array([key], np.uint64), 1)[0, 0]
     even = (start + np.arange(rows) / rows) % 1.0
     return (smallest + (1 - smallest) * even).astype(np.float32)
@@ -58,13 +58,13 @@ class Weighted(Generic[T]):
     def __init__(self, *weighted: tuple[float, T]):
         weights = np.array([weight for weight, _ in weighted], np.float64)
         if len(weights) == 0 or not (weights >= 0).all() or weights.sum() <= 0:
-            raise ValueError(f"a choice wants weights ≥ 0 with a positive sum, got {weights.tolist()}")
+            raise ValueError(f"weights must be ≥ 0 with a positive sum, got {weights.tolist()}")
         self.bounds = np.cumsum(weights / weights.sum())[:-1]
         self.options = [option for _, option in weighted]
         self.weighted = weighted
 
     def __repr__(self) -> str:
-        return f"Weighted{self.weighted}"
+        return f"{type(self).__name__}{self.weighted}"
 
     def index(self, u: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         return np.searchsorted(self.bounds, u, side="right")

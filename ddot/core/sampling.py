@@ -1,7 +1,7 @@
-"""The reverse process: a generator of States, one for each step. Knows no method, no text and no file.
+"""The reverse process: a generator of States, one per step. Knows no method, text or file.
 
-A step is pure. Variants are objects that are passed in: how tokens are revealed, which projections keep what must hold.
-Every random number comes from the row's own key, so a row gives the same result in any batch.
+A step is pure. Variants are objects passed in: how tokens are revealed, which projections and restrictions apply.
+Random numbers come from each row's own key, so a row gives the same result in any batch.
 """
 
 import dataclasses
@@ -17,20 +17,20 @@ from torch import Tensor
 
 from ddot.core import absorbing
 from ddot.core.annealing import Annealing, greedy
-from ddot.core.chunks import in_portions
+from ddot.core.chunks import in_chunks
 from ddot.core.noise import SCHEDULE, LogLinear
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.rng import fold, uniform
 
 Model = Callable[[State], Prediction]
 Projection = Callable[[State], State]
-# What may be chosen: the prediction for a state with some tokens made impossible (a score of −∞).
+# Makes tokens impossible (a score of −∞) before any are revealed.
 Restriction = Callable[[State, Prediction], Prediction]
 
 
 @runtime_checkable
 class Reveal(Protocol):
-    """Decides the tokens of masked slots on the way from state.t to s. u has a uniform number for each slot."""
+    """Decides the tokens of masked slots on the way from state.t to s. `u`: a uniform number per slot."""
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
@@ -38,9 +38,9 @@ class Reveal(Protocol):
 
 
 def time_grid(steps: int, first: float = 0.0) -> list[float]:
-    """1 = t_0 > … > t_K = 0, evenly spaced after a first step that is at least so long."""
+    """1 = t_0 > … > t_K = 0, evenly spaced after a first step of at least `first`."""
     if steps < 1:
-        raise ValueError(f"steps is {steps}; at least 1 is needed")
+        raise ValueError(f"steps is {steps}; it must be at least 1")
     if steps == 1 or first <= 1 / steps:
         return [1 - k / steps for k in range(steps)] + [0.0]
     return [1.0] + [(1 - first) * (1 - k / (steps - 1)) for k in range(steps - 1)] + [0.0]
@@ -48,9 +48,9 @@ def time_grid(steps: int, first: float = 0.0) -> list[float]:
 
 @dataclass(frozen=True)
 class Leap:
-    """The paper's: every masked slot decides for itself, at the rate of the reverse process (a τ-leap).
+    """The paper's τ-leap: every masked slot is revealed independently, at the rate of the reverse process.
 
-    `exact` takes the analytic step, otherwise Euler's. The last step, to t = 0, leaves nothing masked.
+    `exact`: the analytic step instead of Euler's. The last step, to t = 0, leaves nothing masked.
     """
 
     anneal: Annealing = greedy
@@ -72,18 +72,18 @@ class Leap:
                 chances = absorbing.euler(log_score, self.noise.dsigma(t), t - s, vocabulary.mask)
             return (self.anneal(chances, vocabulary).draw(u),)
 
-        (tokens,) = in_portions(choose, prediction.portion, prediction.log_score, t, u[prediction.at])
+        (tokens,) = in_chunks(choose, prediction.chunk, prediction.log_score, t, u[prediction.at])
         return _put(state.x, prediction.at, tokens)
 
 
 @dataclass(frozen=True)
 class MostCertainFirst:
-    """Reveals as many slots as the noise schedule leaves unmasked, those the model is most certain of first.
+    """Reveals as many slots as the noise schedule leaves unmasked, those with the most probable tokens first.
 
-    Neighbouring slots that are revealed independently in one step repeat words; revealing the certain ones first lets
-    the others see them. `anneal` draws the token, and its probability orders the slots. Pads and words are ranked
-    separately and revealed at the same pace: pads are always more certain, and a slot asked again until it says [pad]
-    would leave no word. `apart` holds back words right beside a more certain one of the same step.
+    Neighbours revealed independently in one step repeat words; this way the less certain see the more certain. `anneal`
+    draws the tokens. Pads and words are ranked separately and revealed at the same pace: pads are always more certain,
+    and a slot redrawn until it gives [pad] would leave no word. `apart` postpones words right beside a more certain one
+    of the same step.
     """
 
     anneal: Annealing = greedy
@@ -95,9 +95,7 @@ class MostCertainFirst:
     ) -> Int[Tensor, "B L"]:
         drawn, certainty = _drawn(self.anneal, state, prediction, u, vocabulary)
         masked = prediction.at.sum(-1)
-        stay = torch.ceil(
-            masked * self.noise.still_masked(state.t, s) - 1e-4
-        )  # of the slots masked now: given [pad]s do not count
+        stay = torch.ceil(masked * self.noise.still_masked(state.t, s) - 1e-4)
         order = torch.full_like(u, torch.inf)
         for group in (prediction.at & (drawn == vocabulary.pad), prediction.at & (drawn != vocabulary.pad)):
             sure = torch.where(group, certainty, -1.0)
@@ -111,9 +109,9 @@ class MostCertainFirst:
 
 @dataclass(frozen=True)
 class LeftToRight:
-    """Every run of masked slots is revealed in reading order, one slot a step: each token sees all before it.
+    """Reveals every run of masked slots in reading order, one slot per step: each token sees all before it.
 
-    With fewer steps than a run has slots, as many leftmost ones as the steps left ask for.
+    With fewer steps than slots in a run, several leftmost slots per step.
     """
 
     anneal: Annealing = greedy
@@ -128,7 +126,7 @@ class LeftToRight:
         slot = torch.arange(masked.shape[1], device=masked.device).expand_as(masked)
         first = torch.where(masked & ~beside[:, :-2], slot, 0).cummax(-1).values
         last = torch.where(masked & ~beside[:, 2:], slot, slot.shape[1]).flip(-1).cummin(-1).values.flip(-1)
-        steps = (state.t / (state.t - s)).round().clamp(min=1)[:, None]  # left, this one included
+        steps = (state.t / (state.t - s)).round().clamp(min=1)[:, None]  # remaining, including this one
         now = masked & (slot - first < torch.ceil((last - first + 1) / steps))
         return torch.where(torch.zeros_like(now).scatter(1, order, now), drawn, state.x)
 
@@ -136,14 +134,14 @@ class LeftToRight:
 def _drawn(
     anneal: Annealing, state: State, prediction: Prediction, u: Float[Tensor, "B L"], vocabulary: Vocabulary
 ) -> tuple[Int[Tensor, "B L"], Float[Tensor, "B L"]]:
-    """(a token drawn for every masked slot, its chance)."""
+    """(a token drawn for every masked slot, its probability)."""
 
     def choose(log_score: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         chances = absorbing.final(log_score, vocabulary.mask)
         tokens = anneal(chances, vocabulary).draw(u)
         return tokens, chances.gather(1, tokens[:, None])[:, 0]
 
-    tokens, chance = in_portions(choose, prediction.portion, prediction.log_score, u[prediction.at])
+    tokens, chance = in_chunks(choose, prediction.chunk, prediction.log_score, u[prediction.at])
     certainty = torch.zeros_like(u)
     certainty[prediction.at] = chance
     return _put(state.x, prediction.at, tokens), certainty
@@ -152,14 +150,14 @@ def _drawn(
 def _surest_around(
     z: Float[Tensor, "B L"], sure: Float[Tensor, "B L"], group: Bool[Tensor, "B L"]
 ) -> Bool[Tensor, "B L"]:
-    """Slots no two of which are neighbours in reading order: the surest, then the surest not beside it, and so on."""
+    """A set of slots without neighbours in reading order: the surest, then the surest not beside it, and so on."""
     order = z.argsort(dim=-1, stable=True)
     row, left = sure.gather(1, order), group.gather(1, order)
     chosen = torch.zeros_like(left)
     while left.any():
         height = torch.nn.functional.pad(torch.where(left, row, -torch.inf), (1, 1), value=-torch.inf)
         peak = left & (height[:, 1:-1] > height[:, :-2]) & (height[:, 1:-1] >= height[:, 2:])
-        if not peak.any():  # scores that are no numbers have no order
+        if not peak.any():  # NaN scores have no order
             return torch.zeros_like(chosen).scatter(1, order, chosen | left)
         chosen |= peak
         beside = torch.nn.functional.pad(peak, (1, 1))
@@ -177,11 +175,11 @@ def reverse(
     projections: Sequence[Projection] = (),
     restrictions: Sequence[Restriction] = (),
 ) -> Iterator[State]:
-    """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step toward where they belong.
+    """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step.
 
-    Projections act on the goal z + t·velocity, the clean positions as they are predicted now, not on slots that are
-    still under way: those cross each other on straight paths. The last step ends at the goal, so what holds there
-    holds for the text. Without projections this is plain Euler.
+    Projections act on the goal z + t·velocity, the clean positions predicted now, not on the moving slots, which cross
+    on straight paths. The last step ends at the goal, so what holds there holds for the text. Without projections this
+    is plain Euler.
     """
     reveal = reveal or Leap()
     yield state

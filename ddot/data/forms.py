@@ -1,4 +1,4 @@
-"""Documents cut into sentences or functions, and brought into the form of a benchmark."""
+"""Splits documents into sentences or functions, and brings sentences into the form of a benchmark."""
 
 import ast
 import re
@@ -17,17 +17,17 @@ _NO_SPACE = re.compile(r"([a-z][.!?][\"”]?)([A-Z][a-z])")
 
 
 def sentences(text: str) -> list[str]:
-    """The text cut after sentence ends; abbreviations and initials do not end a sentence."""
+    """The text split after sentence ends; abbreviations and initials do not end a sentence."""
     text = _NO_SPACE.sub(r"\1 \2", " ".join(text.split()))
-    found, start = [], 0
+    parts, start = [], 0
     for match in _END.finditer(text):
         end = match.end(1)
         if not _ABBREVIATION.search(text, max(start, end - 12), end):
-            found.append(text[start:end])
+            parts.append(text[start:end])
             start = match.end()
     if start < len(text):
-        found.append(text[start:])
-    return found
+        parts.append(text[start:])
+    return parts
 
 
 _QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "`": "'", "–": " -- ", "—": " -- ", "…": " ... "})
@@ -39,11 +39,11 @@ _APART = [
     (re.compile(r"(?<=\w)'(?=\w)"), " '"),
 ]
 _NEWS = [
-    # A quote, not the clitic of a text that is tokenised already ("won 't").
+    # A quote, not a clitic of already tokenised text ("won 't").
     (re.compile(r"(?<!\w)'(?!(?:s|t|m|d|re|ve|ll)\b)|'(?!\w)"), " ' "),
     (re.compile(r"([/#+@*=])"), r" \1 "),
 ]
-# Of the last word, unless it has letters and another full stop: "U.S.", "p.m.", "example.com." keep theirs.
+# The last word's, unless it has letters and another full stop: "U.S.", "p.m.", "example.com." keep theirs.
 _FULL_STOP = (re.compile(r"(?<!\S)([^\s.]+|[^\sA-Za-z]+)(?<!\.)\.(?=[\s\"')\]]*$)"), r"\1 . ")
 _LAST_STOP = (re.compile(r"(?<!\.)\.(?=[\s\"')\]]*$)"), " . ")
 
@@ -56,24 +56,24 @@ def _spaced(sentence: str, rules: list[tuple[re.Pattern[str], str]]) -> str:
 
 
 def in_news_form(sentence: str) -> str:
-    """A sentence tokenised as in One-Billion-Word: marks stand apart, "won 't", "Obama 's", plain quotes."""
+    """A sentence tokenised as in One-Billion-Word: spaces around marks, "won 't", "Obama 's", plain quotes."""
     return _spaced(sentence, [_DOUBLE, *_NEWS, *_APART, _FULL_STOP])
 
 
 def in_review_form(sentence: str) -> str:
-    """A sentence tokenised and lower-cased as in the Yelp benchmark: fewer marks stand apart than in news."""
+    """A sentence tokenised and lower-cased as in the Yelp benchmark: fewer marks are split off than in news."""
     return _spaced(sentence.replace(" n't", "n't"), [_DOUBLE, *_APART, _LAST_STOP]).lower()
 
 
 def functions(text: str) -> list[str]:
-    """The functions and methods of a Python file, each moved to the left margin; none of what Python cannot read."""
+    """The functions and methods of a Python file, dedented; none if it does not parse."""
     try:
         with warnings.catch_warnings(action="ignore"):
             module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     lines = re.split(r"\r\n|\r|\n", text)
-    found: list[str] = []
+    sources: list[str] = []
     bodies: list[list[ast.stmt]] = [module.body]
     while bodies:
         for node in bodies.pop():
@@ -81,8 +81,8 @@ def functions(text: str) -> list[str]:
                 bodies.append(node.body)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-                found.append(textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno])))
-    return found
+                sources.append(textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno])))
+    return sources
 
 
 FORMS: dict[str, Callable[[str], str]] = {"natural": str, "news": in_news_form, "reviews": in_review_form}

@@ -1,7 +1,7 @@
-"""Which tokens of a text are given (the prompt), and what the network is told about the gaps between them.
+"""Which tokens of a text are given (the prompt), and which hints about the gaps the network gets.
 
-A mask is called with (units, rng) and returns a bool per unit, True = given. Units are tokens, or groups of tokens
-such as words through `by_unit`. Knows nothing about token ids.
+A mask is called with (units, rng) and returns a bool per unit, True = given. Units are tokens, or groups of tokens such
+as words (`by_unit`).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ddot.core.rng import Weighted
 
 @dataclass(frozen=True)
 class Units:
-    """What a mask sees of a text: how much each unit weighs, and which ones close a clause or end a sentence."""
+    """A text as a mask sees it: the weight of each unit, and which ones are marks or end a sentence."""
 
     weight: Float[np.ndarray, "n"]
     is_mark: Bool[np.ndarray, "n"]
@@ -33,7 +33,7 @@ class Units:
         return cls(np.ones(n), np.zeros(n, bool), np.zeros(n, bool))
 
     def grouped(self, unit: Int[np.ndarray, "n"]) -> "Units":
-        """Larger units; `unit` numbers the one that each of these belongs to, in order.
+        """Larger units; `unit` is the index of the one that each of these belongs to, in order.
 
         A group has the weight of its heaviest member, is a mark if its last member is, and ends a sentence if any does.
         """
@@ -60,7 +60,7 @@ class Keywords:
 
     def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
         given = np.zeros(len(units), bool)
-        # The `count` least of Exp(1)/weight are a weighted draw without replacement.
+        # The `count` smallest of Exp(1)/weight are a weighted draw without replacement.
         count = int(rng.integers(self.low, self.high + 1))
         given[np.argsort(rng.exponential(size=len(units)) / np.maximum(units.weight, 1e-12))[:count]] = True
         return given
@@ -83,7 +83,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Between `low` and `high` spans are missing; together they take up to `share` of the text."""
+    """Between `low` and `high` spans are missing, together up to `share` of the text."""
 
     low: int = 2
     high: int = 4
@@ -92,7 +92,7 @@ class Blocks:
     def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
         n, count = len(units), int(rng.integers(self.low, self.high + 1))
         missing = int(rng.integers(0, int(self.share * n) + 1))
-        # 2·count + 1 stretches: given and missing in turn, each side cut at random points.
+        # 2·count + 1 alternating spans, given and missing, each kind cut at random points.
         lost = np.diff(np.sort(rng.integers(0, missing + 1, count - 1)), prepend=0, append=missing)
         kept = np.diff(np.sort(rng.integers(0, n - missing + 1, count)), prepend=0, append=n - missing)
         given = np.ones(n, bool)
@@ -106,7 +106,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Independent:
-    """Every unit is given with the same chance, itself drawn from [low, high]."""
+    """Every unit is given with the same probability, drawn from [low, high]."""
 
     low: float = 0.0
     high: float = 1.0
@@ -123,21 +123,15 @@ class Nothing:
         return np.zeros(len(units), bool)
 
 
-class Mix:
-    """One of several masks, chosen with the given weights."""
-
-    def __init__(self, *weighted: tuple[float, Mask]):
-        self.masks = Weighted(*weighted)
-
-    def __repr__(self) -> str:
-        return f"Mix{self.masks.weighted}"
+class Mix(Weighted[Mask]):
+    """One of several masks, chosen by weight."""
 
     def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-        return self.masks.pick(rng.random())(units, rng)
+        return self.pick(rng.random())(units, rng)
 
 
 def by_unit(mask: Mask, unit: Int[np.ndarray, "n"], tokens: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-    """Mask whole units: all tokens of one are given, or none. `unit` numbers the unit of each token."""
+    """Mask whole units: all tokens of one are given, or none. `unit`: index of the unit of each token."""
     return mask(tokens.grouped(unit), rng)[unit] if len(tokens) else np.zeros(0, bool)
 
 
@@ -153,7 +147,7 @@ def word(units: Units, rng: np.random.Generator) -> Span:
 
 
 def phrase(units: Units, rng: np.random.Generator) -> Span:
-    """Two or more units, rarely more than eight; marks at the end are left to the text."""
+    """Two or more units, rarely more than eight, without marks at the end."""
     start = int(rng.integers(len(units)))
     stop = min(len(units), start + 1 + int(rng.geometric(0.35)))
     while stop > start + 1 and units.is_mark[stop - 1]:
@@ -162,7 +156,7 @@ def phrase(units: Units, rng: np.random.Generator) -> Span:
 
 
 def clause(units: Units, rng: np.random.Generator) -> Span:
-    """The units up to the next mark, starting anywhere or after the mark before. One that starts at a mark keeps it."""
+    """The units up to the next mark, from anywhere or from the previous mark. One that starts at a mark keeps it."""
     start = int(rng.integers(len(units)))
     stop = start + 1
     while stop < len(units) and not units.is_mark[stop]:
@@ -214,11 +208,11 @@ class Natural:
 
 @dataclass(frozen=True)
 class Telling:
-    """How much the network is told of the gaps, drawn anew for each text.
+    """Which hints and gap lengths the network gets, drawn for each text.
 
-    `located`: share of texts whose gaps are told (the others are the paper's free task). `decoys`: chance that a
-    closed gap is called open, so that an open gap may be empty. `gap_lengths`: share of located texts whose gap lengths
-    are told as well, all of them; another `some_gap_lengths` has each length told with chance one half.
+    `located`: share of texts with hints (the others are the paper's free task). `decoys`: probability that a closed gap
+    is hinted open, so that an open gap may be empty. `gap_lengths`: share of located texts with all gap lengths given;
+    in another `some_gap_lengths` each length is given with probability one half.
     """
 
     located: float = 0.5
@@ -231,13 +225,13 @@ class Telling:
     ) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
         """(hint, gap_length) for each token."""
         unknown = np.where(is_prompt, UNKNOWN, NOT_PROMPT), np.full(len(is_prompt), UNKNOWN_LENGTH)
-        located, told = rng.random(2)
+        located, lengths = rng.random(2)
         if located >= self.located:
             return unknown
         is_open = open_gaps(is_prompt)
         is_open |= rng.random(len(is_open)) < self.decoys
         gap_length = unknown[1]
-        if told < self.gap_lengths + self.some_gap_lengths:
-            share = 1.0 if told < self.gap_lengths else 0.5
+        if lengths < self.gap_lengths + self.some_gap_lengths:
+            share = 1.0 if lengths < self.gap_lengths else 0.5
             gap_length = np.where(rng.random(len(gap_length)) < share, missing_after(is_prompt), UNKNOWN_LENGTH)
         return gap_hints(is_prompt, is_open), gap_length

@@ -27,12 +27,12 @@ def prepare(
     """Pack the sources into `output`. Returns its meta.json."""
     for name, value, known in (("split", split, SPLITS), ("form", form, FORMS)):
         if value not in known:
-            raise ValueError(f"--{name} is '{value}'; there are {', '.join(known)}")
+            raise ValueError(f"--{name} is '{value}'; choose from {', '.join(known)}")
     for name, number in (("limit", limit), ("shard-mb", shard_bytes)):
         if number is not None and number < 1:
-            raise ValueError(f"--{name} is {number}; it wants at least 1")
+            raise ValueError(f"--{name} is {number}; it must be at least 1")
     left_out = {plain for file in without for plain in _benchmark_texts(file)}
-    # Opened now, so that a misspelt last source is told before the first is packed.
+    # Opened now, so that a misspelt last source is reported before the first is packed.
     opened = [read(source, field) for source in sources]
     texts = islice(chain.from_iterable(opened), limit)
     about = {"sources": [Path(source).name for source in sources], "split": split, "form": form, "apart": apart}
@@ -60,10 +60,10 @@ def _benchmark_texts(file: Path) -> Iterator[str]:
             yield _plain(row["prefix"] + row["middle"] + row["suffix"] if program else " ".join(row["words"]))
         except (ValueError, KeyError, TypeError):
             raise ValueError(
-                f'{file}, line {number}: wanted a JSON object with "words", a list (or prefix, middle and suffix)'
+                f'{file}, line {number}: expected a JSON object with "words", a list (or prefix, middle and suffix)'
             ) from None
 
 
 def _plain(text: str) -> str:
-    """Letters and digits alone: equal for a text and its tokenised form."""
+    """Only letters and digits: equal for a text and its tokenised form."""
     return "".join(filter(str.isalnum, in_review_form(text)))

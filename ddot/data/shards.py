@@ -1,6 +1,6 @@
-"""Token ids of a corpus on disk: compact, memory-mapped, ready in seconds, no text needed.
+"""The token ids of a corpus on disk, memory-mapped.
 
-A folder holds, for each shard, `tokens-N.bin` (uint16 or uint32) and `lengths-N.bin` (uint16: the tokens of each
+A folder holds, for each shard, `tokens-N.bin` (uint16 or uint32) and `lengths-N.bin` (uint16: number of tokens in each
 sentence; the top bit marks the first sentence of a document), `counts.npy` (how often each token occurs), `meta.json`.
 """
 
@@ -20,7 +20,7 @@ from ddot.files import whole_folder, writing
 
 _FIRST = 1 << 15  # marks the first sentence of a document in `lengths`
 LONGEST = _FIRST - 1
-_AT_ONCE = 1 << 20  # letters encoded together
+_GROUP = 1 << 20  # characters encoded together
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
@@ -39,26 +39,26 @@ def pack(
     """Write documents, each a list of sentences, to a new folder. Returns its meta.json.
 
     Every sentence is encoded with a space before it, as inside a text. Empty sentences and those of more than 32,767
-    tokens are dropped. A shard takes up to `shard_bytes`, or a single longer document.
+    tokens are dropped. A shard takes up to `shard_bytes`, or one longer document.
     """
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary.size <= 1 << 16 else np.uint32)
     counts = np.zeros(tokenizer.vocabulary.base, np.uint64)
     with whole_folder(folder) as draft:
         with closing(_Shards(draft, dtype, shard_bytes)) as shards:
-            for some in _encoded(documents, tokenizer):
-                tokens = np.concatenate([ids for document in some for ids in document])
+            for group in _encoded(documents, tokenizer):
+                tokens = np.concatenate([ids for document in group for ids in document])
                 counts += np.bincount(tokens, minlength=len(counts)).astype(np.uint64)
                 with writing(draft):
-                    for document in some:
+                    for document in group:
                         shards.add(document)
-        if not shards.holds:
-            raise ValueError("the sources hold no text that can be packed")
+        if not shards.counts:
+            raise ValueError("the sources hold no text to pack")
         meta = {
-            **{key: sum(shard[key] for shard in shards.holds) for key in ("documents", "sentences", "tokens")},
+            **{key: sum(shard[key] for shard in shards.counts) for key in ("documents", "sentences", "tokens")},
             "dtype": dtype.name,
             "vocabulary": tokenizer.vocabulary.base,
             "tokenizer": fingerprint(tokenizer),
-            "shards": shards.holds,
+            "shards": shards.counts,
             **(about or {}),
         }
         with writing(draft):
@@ -70,51 +70,51 @@ def pack(
 
 def _encoded(documents: Iterable[list[str]], tokenizer: Tokenizer) -> Iterator[list[list[Int[np.ndarray, "n"]]]]:
     """Groups of documents as the token ids of their sentences; documents without sentences are dropped."""
-    for some in _groups(documents):
-        ids = iter(tokenizer.encode_batch([" " + sentence for document in some for sentence in document]))
-        coded = [[tokens for tokens in islice(ids, len(document)) if 0 < len(tokens) <= LONGEST] for document in some]
-        if whole := [document for document in coded if document]:
-            yield whole
+    for group in _groups(documents):
+        ids = iter(tokenizer.encode_batch([" " + sentence for document in group for sentence in document]))
+        coded = [[tokens for tokens in islice(ids, len(document)) if 0 < len(tokens) <= LONGEST] for document in group]
+        if kept := [document for document in coded if document]:
+            yield kept
 
 
 def _groups(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
     """Documents in groups of about a million characters (encoding takes 100 bytes for each), sentences stripped."""
     group: list[list[str]] = []
-    letters = 0
+    size = 0
     for document in documents:
-        group.append([bare for sentence in document if (bare := sentence.strip())])
-        letters += sum(map(len, group[-1]))
-        if letters >= _AT_ONCE:
+        group.append([stripped for sentence in document if (stripped := sentence.strip())])
+        size += sum(map(len, group[-1]))
+        if size >= _GROUP:
             yield group
-            group, letters = [], 0
+            group, size = [], 0
     yield group
 
 
 class _Shards:
-    """The files that documents are appended to, and the counts of each pair of them."""
+    """Appends documents to pairs of files, and counts what each pair holds."""
 
     def __init__(self, folder: Path, dtype: np.dtype, limit: int):
         self.folder, self.dtype, self.limit = folder, dtype, limit
-        self.holds: list[dict[str, int]] = []
+        self.counts: list[dict[str, int]] = []
         self.files: list[IO[bytes]] = []
-        self.room = 0
+        self.free = 0
 
     def add(self, document: list[Int[np.ndarray, "_"]]) -> None:
-        """Write the sentences of a document, to new files if the last ones are full."""
+        """Write a document, to new files if the current ones are full."""
         tokens = np.concatenate(document).astype(self.dtype)
         lengths = np.array([len(ids) for ids in document], np.uint16)
         lengths[0] |= _FIRST
-        if tokens.nbytes + lengths.nbytes > self.room or not self.files:
+        if tokens.nbytes + lengths.nbytes > self.free or not self.files:
             self.close()
-            number = f"{len(self.holds):05d}"
+            number = f"{len(self.counts):05d}"
             self.files = [open(self.folder / f"{name}-{number}.bin", "wb") for name in ("tokens", "lengths")]  # noqa: SIM115
-            self.holds.append({"documents": 0, "sentences": 0, "tokens": 0})
-            self.room = self.limit
+            self.counts.append({"documents": 0, "sentences": 0, "tokens": 0})
+            self.free = self.limit
         for file, values in zip(self.files, (tokens, lengths), strict=True):
             file.write(values.tobytes())
-            self.room -= values.nbytes
+            self.free -= values.nbytes
         for name, more in (("documents", 1), ("sentences", len(lengths)), ("tokens", len(tokens))):
-            self.holds[-1][name] += more
+            self.counts[-1][name] += more
 
     def close(self) -> None:
         with writing(self.folder):
@@ -124,7 +124,7 @@ class _Shards:
 
 
 class Corpus:
-    """A packed folder, opened for reading. Sentences are numbered across shards."""
+    """A packed corpus, opened for reading. Sentences are numbered across shards."""
 
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
@@ -152,13 +152,13 @@ class Corpus:
         self.before = np.cumsum([0] + [len(first) for first in self.first])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process opens the files again; the default would send it their contents.
+        # Another process reopens the files; the default would pickle their contents.
         return Corpus, (self.folder,)
 
     def _open(self, name: str, number: int, dtype: np.dtype, count: int) -> np.ndarray:
         file = self.folder / f"{name}-{number:05d}.bin"
         if not file.is_file() or file.stat().st_size != count * dtype.itemsize or not count:
-            raise ValueError(f"{file} is missing or cut short; pack {self.folder} again")
+            raise ValueError(f"{file} is missing or truncated; pack {self.folder} again")
         return np.memmap(file, dtype, "r")
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class Corpus:
     def passage(self, sentence: int, longest: int) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "m"]]:
         """(tokens, ends): up to `longest` tokens from the start of a sentence to the end of its document.
 
-        `ends` are the places in `tokens` where a sentence ends, in order; none when the first is longer.
+        `ends`: after how many tokens each sentence ends; empty if the first one is longer.
         """
         shard = int(np.searchsorted(self.before, sentence, side="right")) - 1
         i = sentence - int(self.before[shard])
@@ -194,10 +194,7 @@ class Corpus:
         return counts.astype(np.int64)
 
     def rarity(self) -> Float[np.ndarray, "V"]:
-        """A weight in (0, 1] for each token, small for the most common ones: which words make keywords.
-
-        The special rows that follow the ordinary tokens weigh nothing to speak of.
-        """
+        """A weight in (0, 1] for each token, small for common ones, by which keywords are drawn; special rows: 1e-9."""
         counts = self.counts().astype(np.float64)
         share = counts / max(1.0, counts.sum())
         weight = np.minimum(1.0, (5e-4 / np.maximum(share, 1e-12)) ** 1.5)

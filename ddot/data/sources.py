@@ -1,7 +1,4 @@
-"""Text from files and from the hub, one document at a time.
-
-Knows nothing about token ids.
-"""
+"""Reads documents from files and from the Hugging Face hub, one at a time."""
 
 import gzip
 import json
@@ -11,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-# Ready names for texts on the Hugging Face hub: (dataset, configuration, column). Streamed; needs the extra `data`.
+# Short names of datasets on the hub: (dataset, configuration, column). Streamed; needs the extra `data`.
 HUB = {
     "hub:one-billion-word": ("dvruette/lm1b", None, "text"),
     "hub:yelp": ("Yelp/yelp_review_full", None, "text"),
@@ -21,30 +18,31 @@ HUB = {
 
 
 def read(source: str, field: str | None = None) -> Iterator[str]:
-    """The documents of a source, in order; empty ones are left out.
+    """The non-empty documents of a source, in order.
 
-    A file (.txt: one a line; .jsonl: `field` of each line, both also as .xz or .gz; .parquet: column `field`), a ready
-    name such as hub:fineweb-edu, or hub:OWNER/NAME. What can be refused before reading is refused at once.
+    A source is a .txt file (one document per line), a .jsonl file (`field` of each line), either also as .xz or .gz, a
+    .parquet file (column `field`), a short name such as hub:fineweb-edu, or hub:OWNER/NAME. Refuses a bad source at
+    once if that is possible without reading it.
     """
     if source.startswith("hub:"):
-        return _some(_open_hub(source, field), source)
+        return _not_empty(_open_hub(source, field), source)
     path = Path(source)
     if not path.is_file():
         raise FileNotFoundError(f"no text at {source}; give a .txt, .jsonl or .parquet file (or .xz, .gz), or hub:NAME")
     if path.suffix == ".parquet":
-        return _some(_open_parquet(path, field or "text"), source)
+        return _not_empty(_open_parquet(path, field or "text"), source)
     kind = path.with_suffix("").suffix if path.suffix in (".xz", ".gz") else path.suffix
     if kind not in (".txt", ".jsonl"):
-        raise ValueError(f"{source} is of an unknown kind; texts come as .txt or .jsonl (also .xz, .gz), or .parquet")
+        raise ValueError(f"{source} is of an unknown type; give .txt or .jsonl (also .xz, .gz), or .parquet")
     lines = _lines(path)
-    return _some(_fields(lines, field or "text", source) if kind == ".jsonl" else lines, source)
+    return _not_empty(_fields(lines, field or "text", source) if kind == ".jsonl" else lines, source)
 
 
 def _lines(path: Path) -> Iterator[str]:
     opener: Callable[..., IO[bytes]] = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)  # type: ignore[assignment]
     number = 0
     try:
-        # Read as bytes: a text reader decodes in blocks, and could not say in which line the bad byte stands.
+        # Read as bytes: a text reader decodes in blocks, and could not name the line of a bad byte.
         with opener(path, "rb") as lines:
             for number, line in enumerate(lines, 1):
                 if b"\0" in line:
@@ -53,7 +51,7 @@ def _lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}, line {number}: not UTF-8 text ({error.reason}); convert the file first") from None
     except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"{path} does not unpack ({_one_line(error)}); fetch it again") from None
+        raise ValueError(f"{path} cannot be decompressed ({_one_line(error)}); fetch it again") from None
 
 
 def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | None]:
@@ -62,14 +60,14 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
             try:
                 text = json.loads(line)[field]
             except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
-                raise ValueError(f'{source}, line {number}: wanted a JSON object with "{field}"') from None
+                raise ValueError(f'{source}, line {number}: expected a JSON object with "{field}"') from None
             if not isinstance(text, str | None):
-                raise ValueError(f'{source}, line {number}: "{field}" is {_one_line(text)}, wanted a text')
+                raise ValueError(f'{source}, line {number}: "{field}" is {_one_line(text)}, expected a string')
             yield text
 
 
-def _some(texts: Iterable[str | None], source: str) -> Iterator[str]:
-    """The texts that are not empty; at least one."""
+def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
+    """The texts that are not empty, of which there must be one."""
     empty = True
     for text in texts:
         if text and not text.isspace():
@@ -88,13 +86,13 @@ def _open_parquet(path: Path, field: str) -> Iterator[str | None]:
     try:
         file = parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is no parquet file, or is cut short ({_one_line(error)}); fetch it again") from None
+        raise ValueError(f"{path} is not parquet, or is truncated ({_one_line(error)}); fetch it again") from None
     schema = file.schema_arrow
     if field not in schema.names:
         raise ValueError(f"{path} has no column '{field}'; it has {', '.join(schema.names)}: name one with --field")
     kind = schema.field(field).type
     if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-        raise ValueError(f"{path}: column '{field}' holds {kind}, wanted text; name another with --field")
+        raise ValueError(f"{path}: column '{field}' holds {kind}, expected text; name another with --field")
 
     def rows() -> Iterator[str | None]:
         try:
@@ -114,9 +112,9 @@ def _open_hub(source: str, field: str | None) -> Iterator[str | None]:
         raise ValueError(f"{source} needs the extra `data`: pip install -e '.[data]'") from None
     endpoint = huggingface_hub.constants.ENDPOINT
     try:
-        # Asked first, because `datasets` itself tries for half a minute before it gives up.
+        # Checked first, because `datasets` tries for half a minute before it gives up.
         huggingface_hub.get_session().head(endpoint, timeout=10)
-    except Exception as error:  # of whichever HTTP library is below
+    except Exception as error:  # of any HTTP library
         raise ValueError(f"{source}: {endpoint} cannot be reached ({_one_line(error)}); give a file instead") from None
     name, config, column = HUB.get(source, (source.removeprefix("hub:"), None, "text"))
     column = field or column
@@ -127,15 +125,15 @@ def _open_hub(source: str, field: str | None) -> Iterator[str | None]:
                 if column not in row:
                     raise ValueError(f"no column '{column}'; there are {', '.join(row)}: name one with --field")
                 if not isinstance(row[column], str | None):
-                    raise ValueError(f"'{column}' holds {_one_line(row[column])}, wanted text")
+                    raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text")
                 yield row[column]
-        except Exception as error:  # `datasets` and what it stands on have no one class
+        except Exception as error:  # errors of `datasets` have no common class
             raise ValueError(f"{source} cannot be read: {_one_line(error)}") from None
 
     return rows()
 
 
-def _one_line(what: object) -> str:
-    """Its text, as part of a sentence."""
-    text = " ".join(str(what).split()).rstrip(".") or type(what).__name__
+def _one_line(value: object) -> str:
+    """The value as part of a sentence."""
+    text = " ".join(str(value).split()).rstrip(".") or type(value).__name__
     return text if len(text) <= 200 else text[:200] + " …"

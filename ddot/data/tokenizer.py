@@ -1,10 +1,7 @@
-"""Token ids: the special rows of a vocabulary, and text ↔ ids through a `tokenizer.json`.
-
-Knows nothing about prompts, positions or networks.
-"""
+"""Text ↔ token ids through a `tokenizer.json`; learning and pruning a byte-level BPE."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,23 +15,23 @@ from ddot.core.records import Vocabulary
 
 
 class Tokenizer:
-    """Text ↔ ids. Wraps a `tokenizers` encoder; adds the special rows without making them reachable from text."""
+    """Text ↔ ids. Wraps a `tokenizers` encoder and adds special rows that no text encodes to."""
 
     def __init__(self, encoder: Encoder):
         self.encoder = encoder
-        # "<|endoftext|>" typed by a user is text like any other.
+        # "<|endoftext|>" typed by a user is ordinary text.
         self.encoder.encode_special_tokens = True
         self.vocabulary = Vocabulary(encoder.get_vocab_size(with_added_tokens=True))
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """The tokenizer in a `tokenizer.json`, or in the folder that holds one (or GPT-2's two files)."""
+        """The tokenizer in a `tokenizer.json`, or in a folder with one (or with GPT-2's two files)."""
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file() and (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
             return cls.from_bpe(path / "vocab.json", path / "merges.txt")
         if not file.is_file():
-            raise FileNotFoundError(f"no tokenizer at {file}; give a tokenizer.json or a folder that holds one")
+            raise FileNotFoundError(f"no tokenizer at {file}; give a tokenizer.json or a folder with one")
         try:
             return cls(Encoder.from_file(str(file)))
         except Exception as error:  # the library raises plain Exception
@@ -59,47 +56,48 @@ class Tokenizer:
         return [np.array(encoding.ids, np.int64) for encoding in encodings]
 
     def ends(self, text: str) -> list[int]:
-        """Where each token of `encode(text)` ends, in characters. One that spells part of a character ends with it."""
+        """Where each token of `encode(text)` ends, in characters; a token for part of a character ends with it."""
         offsets = self.encoder.encode(text, add_special_tokens=False).offsets
         return list(accumulate((end for _, end in offsets), max))
 
     def decode(self, tokens: Int[np.ndarray, "n"] | list[int]) -> str:
-        """The text of ordinary tokens; special rows are left out."""
+        """The text of the ordinary tokens; special ones are skipped."""
         ordinary = [int(token) for token in tokens if token < self.vocabulary.base]
         return self.encoder.decode(ordinary, skip_special_tokens=False)
 
     @cached_property
     def edge(self) -> int:
-        """The id that stands at both ends of a text: the base model's own end-of-text token, or [sep]."""
-        found = self.encoder.token_to_id("<|endoftext|>")
-        return self.vocabulary.sep if found is None else found
+        """The token at both ends of a text: the base model's end-of-text token, or [sep]."""
+        end_of_text = self.encoder.token_to_id("<|endoftext|>")
+        return self.vocabulary.sep if end_of_text is None else end_of_text
+
+    def _rows(self, test: Callable[[str], bool], special: bool = False) -> Bool[np.ndarray, "V"]:
+        """The test's result for every row of the vocabulary, `special` for the special rows."""
+        rows = np.full(self.vocabulary.size, special)
+        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
+            rows[token] = test(text)
+        return rows
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, "V"]:
-        """For each row of the vocabulary: does the token begin with white space (or stand for a special row)?"""
-        rows = np.ones(self.vocabulary.size, bool)
-        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
-            rows[token] = text[:1] in ("Ġ", "▁", "Ċ", "ĉ", " ", "\n", "\t")
-        return rows
+        """Whether each token begins with white space or is special."""
+        return self._rows(lambda text: text[:1] in ("Ġ", "▁", "Ċ", "ĉ", " ", "\n", "\t"), special=True)
 
     def words(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        """The index of the word each token belongs to: 0, 0, 1, 2, 2, …"""
+        """The index of each token's word: 0, 0, 1, 2, 2, …"""
         starts = self.starts_word[tokens].copy()
         starts[:1] = False
         return np.cumsum(starts)
 
     @cached_property
     def is_mark(self) -> Bool[np.ndarray, "V"]:
-        """For each row of the vocabulary: does the token consist of closing punctuation only?"""
-        rows = np.zeros(self.vocabulary.size, bool)
-        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
-            rows[token] = bool(text) and set(text) <= set(".,;:!?)]}\"'")
-        return rows
+        """Whether each token consists of closing punctuation only."""
+        return self._rows(lambda text: bool(text) and set(text) <= set(".,;:!?)]}\"'"))
 
     def units(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        """As `words`, but the marks that close a word are units of their own: people leave them outside a blank."""
+        """As `words`, but marks that close a word are separate units: people leave them outside a blank."""
         starts, mark = self.starts_word[tokens].copy(), self.is_mark[tokens]
-        # A mark closes a word if the next token that is not a mark starts another one, or if there is none.
+        # A mark closes a word if the next token that is not a mark starts a word, or if there is none.
         others = np.flatnonzero(~mark)
         closes = np.append(starts[others], True)[np.searchsorted(others, np.arange(len(tokens)), side="right")]
         starts |= mark & closes
@@ -108,19 +106,16 @@ class Tokenizer:
 
     @cached_property
     def ends_line(self) -> Bool[np.ndarray, "V"]:
-        """For each row of the vocabulary: does the token hold a line break?"""
-        rows = np.zeros(self.vocabulary.size, bool)
-        for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
-            rows[token] = "Ċ" in text or "\n" in text
-        return rows
+        """Whether each token holds a line break."""
+        return self._rows(lambda text: "Ċ" in text or "\n" in text)
 
     def lines(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        """The index of the line each token belongs to; a line break belongs to the line it ends."""
+        """The index of each token's line; a line break belongs to the line it ends."""
         return np.cumsum(self.ends_line[tokens]) - self.ends_line[tokens]
 
 
 def byte_level(model: models.BPE) -> Encoder:
-    """An encoder that splits and joins text as GPT-2 does, around the given merges."""
+    """An encoder that splits and joins text as GPT-2 does, with the given merges."""
     encoder = Encoder(model)
     encoder.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     encoder.decoder = decoders.ByteLevel()
@@ -128,7 +123,7 @@ def byte_level(model: models.BPE) -> Encoder:
 
 
 def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
-    """A byte-level BPE of at most `size` tokens learnt from texts; token 0 is the edge of a text."""
+    """A byte-level BPE of at most `size` tokens learnt from texts; token 0 is <|endoftext|>."""
     encoder = byte_level(models.BPE())
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
@@ -141,9 +136,9 @@ def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 def prune(
     tokenizer: Tokenizer, counts: Int[np.ndarray, "base"], least: int
 ) -> tuple[Tokenizer, Int[np.ndarray, "kept"]]:
-    """(a smaller tokenizer, the old ids of its tokens): tokens that occur `least` times, and all they are made of.
+    """(a smaller tokenizer, the old ids of its tokens): tokens that occur `least` times, and all they are merged from.
 
-    Bytes and added tokens always stay, so every text can still be written; one that was counted is encoded as before.
+    Bytes and added tokens always stay, so any text can be encoded; counted texts are encoded as before.
     """
     spec = json.loads(tokenizer.encoder.to_str())
     if spec["model"]["type"] != "BPE":
@@ -158,7 +153,7 @@ def prune(
         if token not in kept:
             kept.add(token)
             wanted.extend(made.get(token, ()))
-    # Added tokens that the model does not have follow its own, as the library wants it.
+    # Added tokens outside the model's vocabulary follow it, as the library requires.
     order = [*sorted(kept, key=vocab.__getitem__), *(token for token in added if token not in vocab)]
     rows = {token: new for new, token in enumerate(order)}
     spec["model"]["vocab"] = {token: row for token, row in rows.items() if token in vocab}
@@ -171,18 +166,18 @@ def prune(
 
 
 def _made_of(merges: list[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The two parts each token is merged from when text is encoded."""
+    """The two parts that each token is merged from in encoding."""
     rank = {pair: number for number, pair in enumerate(merges)}
     made: dict[str, tuple[str, ...]] = {}
     for pair in merges:
         token = "".join(pair)
-        # Some vocabularies list every way to cut a token in two; the order of all merges decides which one is used.
+        # Some vocabularies list every split of a token; the order of all merges decides which one is used.
         made[token] = _last_merge(token, rank) or pair if token in made else pair
     return made
 
 
 def _last_merge(token: str, rank: dict[tuple[str, ...], int]) -> tuple[str, ...] | None:
-    """The pair that encoding merges last to get a token; None if it does not get it from letters."""
+    """The last pair that encoding merges into a token; None if it cannot be built from characters."""
     parts = list(token)
     while len(parts) > 2:
         pairs = [(rank[pair], place) for place, pair in enumerate(pairwise(parts)) if pair in rank]

@@ -93,7 +93,7 @@ class Asked:
             return -(-(len(prompt) + int(gap_length.sum())) // multiple) * multiple
 
         def work(batch: tuple[list[int], int]) -> dict[int, R]:
-            with torch.inference_mode(), self.model.denoiser.quickly():
+            with torch.inference_mode(), self.model.denoiser.half_precision():
                 return run(*batch)
 
         size = max(1, self.model.batch * usual // max([usual, *(item.slots for item in self.items)]))

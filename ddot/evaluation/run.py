@@ -17,7 +17,7 @@ from ddot.evaluation.items import TASKS, Item, Program, read_set
 from ddot.evaluation.metrics import METRICS, Fluency, score, usual
 from ddot.evaluation.rows import Row
 from ddot.evaluation.store import Store
-from ddot.network.devices import called
+from ddot.network.devices import device_name
 from ddot.network.int8 import Int8Linear
 from ddot.version import commit, source
 
@@ -79,7 +79,7 @@ def evaluate(
     store, code = Store(output), commit()  # as it was loaded: the checkout may change meanwhile
     store.check_training(model.name, model.training)
     marks = {dataset: _marks(model, items) for dataset, items in sets.items()}
-    device = called(model.denoiser.device)
+    device = device_name(model.denoiser.device)
     for dataset, task, method, K in product(sets, tasks, methods, steps):
         items, made, filling = sets[dataset], marks[dataset], CONTENDERS[method].filling
         row = Row(dataset, split, task, K, seed, len(items), model.name, method)
@@ -104,7 +104,7 @@ def evaluate(
 def _marks(model: Loaded, items: Sequence[Item]) -> dict[str, str]:
     """By item, a checksum of what its text is made with: weights, training, device, code and the item."""
     some = [part.flatten()[:16].float().tolist() for part in _weights(model.denoiser)]
-    about = [some, dict(model.training), called(model.denoiser.device), source()]
+    about = [some, dict(model.training), device_name(model.denoiser.device), source()]
     known = sha256(json.dumps(about, sort_keys=True).encode()).digest()
     return {item.id: sha256(known + repr(item).encode()).hexdigest()[:16] for item in items}
 

@@ -160,7 +160,7 @@ class Engine:
     """A denoiser and its tokenizer, filling windows in batches of one shape."""
 
     def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
-        self.model, self.tokenizer, self.shape = model.in_portions(shape.portion), tokenizer, shape
+        self.model, self.tokenizer, self.shape = model.in_chunks(shape.portion), tokenizer, shape
         self.alphabet = Alphabet(tokenizer)
         self.planner, self.left_to_right = PLANNERS[model.config.planner], model.config.order == "left-to-right"
         self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)

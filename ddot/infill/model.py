@@ -170,7 +170,7 @@ class Model:
     def _computing(self) -> ExitStack:
         """The contexts of everything that is computed."""
         with ExitStack() as entered:
-            for context in (torch.inference_mode(), one_thread, self.denoiser.quickly()):
+            for context in (torch.inference_mode(), one_thread, self.denoiser.half_precision()):
                 entered.enter_context(context)
             return entered.pop_all()
 

@@ -1,8 +1,8 @@
-"""Left to right: the base language model, taught to write the whole sentence after its prompt (AutoTemplate's idea).
+"""Left to right: the base language model, trained to write the whole sentence after its prompt (AutoTemplate's idea).
 
-A row is `prompt [sep] sentence`. While the sentence is written, each answer is a word, [sep] for "the next word of the
-prompt", or [pad] for the end. For [sep] the model then reads the prompt's own word, so it always reads natural text and
-the prompt is kept, in order, by construction. Sampling takes one forward pass per token, with a key-value cache.
+A row is `prompt [sep] sentence`. Each prediction in the sentence is a word, [sep] for "the prompt's next token", or
+[pad] for the end. After [sep] the model reads the prompt's own token, so it always reads natural text and the prompt is
+kept, in order, by construction. Sampling takes one forward pass per token, with a key-value cache.
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, UInt64
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
-from ddot.core.gaps import told_open
+from ddot.core.gaps import gaps_open_by_hint
 from ddot.core.records import (
     NOT_PROMPT,
     PAD,
@@ -29,7 +29,8 @@ from ddot.core.records import (
     to_device,
 )
 from ddot.core.rng import fold, uniform
-from ddot.methods.layout import Table, fitting, in_line, only_prompt
+from ddot.core.shapes import Keys, Times
+from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Memory, left_to_right
@@ -37,39 +38,30 @@ from ddot.network.trunk import Memory, left_to_right
 
 @dataclass(frozen=True)
 class Autoregressive:
-    anneal: Annealing = greedy  # how an answer is chosen: the likeliest, or drawn (`Tempered` with pad_apart=False)
+    anneal: Annealing = greedy  # or drawn: `Tempered` with pad_apart=False
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
-        """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; what is given is PROMPT in both parts."""
-        table = Table([_template(example, L, vocabulary) for example in examples], 2 * L, vocabulary)
-        z = in_line(table.is_prompt, keys)
-        return table.slots(z, z.copy(), t, keys)
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
+        """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; given tokens are PROMPT in both parts."""
+        return Table([_row(example, L, vocabulary) for example in examples], 2 * L, vocabulary).line_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
-        """Cross entropy of every next answer from [sep] on. Nothing moves, so λ has nothing to weigh."""
-        asked, answer = answers(slots, model.vocabulary)
-        at = asked.flatten().nonzero()[:, 0]
+        """Cross entropy of every next token from [sep] on. Nothing moves, so λ is unused."""
+        predicts, target = targets(slots, model.vocabulary)
+        at = predicts.flatten().nonzero()[:, 0]
         sentence = _sentence(slots.kind)
         state = State(
             x=slots.x_0,
             z=slots.z_0,
-            hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # inside the sentence nobody says what comes later
+            hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # the sentence has no hints about what follows
             gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
-            t=torch.zeros_like(slots.t),  # what is read is never noisy
+            t=torch.zeros_like(slots.t),  # the input is never noisy
         )
         h, velocity = model.read(state, left_to_right)
-        return token_losses(model, h, velocity, at, answer.flatten()[at])
+        return token_losses(model, h, velocity, at, target.flatten()[at])
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
-        """`prompt [sep]` and L places for the sentence. Prompts end at the same slot, after [pad]s that nobody sees."""
-        rows = [_left_part(example, L, vocabulary) for example in prompts]
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
+        """`prompt [sep]` and L slots for the sentence. Prompts end at the same slot, after unseen [pad]s."""
+        rows = [prompt_and_separator(example, L, vocabulary) for example in prompts]
         widest = max((len(row.tokens) for row in rows), default=1)
         x = np.full((len(rows), widest + L), vocabulary.mask, np.int64)
         hint, gap_length = np.full_like(x, NOT_PROMPT), np.full_like(x, UNKNOWN_LENGTH)
@@ -77,7 +69,7 @@ class Autoregressive:
         for row, part in enumerate(rows):
             vocabulary.check(part.tokens)
             here = slice(widest - len(part.tokens), widest)
-            x[row, here], hint[row, here], gap_length[row, here] = part.tokens, _of(part.hint), _of(part.gap_length)
+            x[row, here], hint[row, here], gap_length[row, here] = part.tokens, part.hints, part.gap_lengths
         return State(
             x=torch.from_numpy(x),
             z=torch.from_numpy(in_line(hint != NOT_PROMPT, keys)),
@@ -86,22 +78,19 @@ class Autoregressive:
             t=torch.ones(len(rows)),
         )
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
-        """A state for every token written, at most L; t falls from 1 to 0. `steps` is not asked: tokens come singly.
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
+        """A state for every token written, at most L; t falls from 1 to 0. `steps` is unused: tokens come one by one.
 
-        The prompt always fits: no word is written where the places left are needed for it. Gaps that are told closed
-        stay closed.
+        The prompt always fits: no word takes a slot that the rest of the prompt needs. Gaps hinted closed stay closed.
         """
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         return self._write(model, start, L, keys)
 
-    def _write(self, model: Denoiser, start: State, L: int, keys: UInt64[np.ndarray, "B"]) -> Iterator[State]:
+    def _write(self, model: Denoiser, start: State, L: int, keys: Keys) -> Iterator[State]:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
         memory = Memory(start.is_prompt | (torch.arange(x.shape[1], device=x.device) >= first))
-        is_open, count = told_open(start.hint), start.is_prompt.sum(-1) - 1
+        is_open, count = gaps_open_by_hint(start.hint), start.is_prompt.sum(-1) - 1
         used, done, part = torch.zeros_like(count), torch.zeros_like(count, dtype=torch.bool), slice(0, first)
         for place in range(L):
             h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), memory, part)
@@ -122,34 +111,31 @@ class Autoregressive:
         yield dataclasses.replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The sentences: what stands right of the prompt's [sep], up to the first [pad] or place not yet written."""
-        found = []
+        """The sentences: everything right of the prompt's [sep] up to the first [pad] or [mask]."""
+        texts = []
         for x, is_prompt in zip(state.x.cpu().numpy(), state.is_prompt.cpu().numpy(), strict=True):
             sentence = x[np.flatnonzero(is_prompt)[-1] + 1 :]
-            found.append(sentence[np.cumsum((sentence == vocabulary.pad) | (sentence == vocabulary.mask)) == 0])
-        return found
+            texts.append(sentence[np.cumsum((sentence == vocabulary.pad) | (sentence == vocabulary.mask)) == 0])
+        return texts
 
 
-def answers(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
-    """(slots that are asked what follows them, the true answers): [sep] and every token of the sentence.
+def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
+    """(slots that predict the next token, the targets): [sep] and every token of the sentence.
 
-    The last slot is asked nothing. Only texts of L tokens that are given but for one, or whole, reach it: they are not
-    asked for their end, and the latter, one token too long for 2L slots with their [sep], lose their last token.
+    The last slot predicts nothing. Only texts of L tokens with at most one missing reach it: their end is not trained,
+    and those given as a whole, one token too long for 2L slots, lose their last token.
     """
     sentence, last = _sentence(slots.kind), slots.kind[:, -1:]
     kind = torch.cat([slots.kind[:, 1:], torch.full_like(last, PAD)], 1)
     following = torch.cat([slots.x_0[:, 1:], torch.full_like(last, vocabulary.pad)], 1)
-    asked = torch.cat([sentence[:, 1:], torch.zeros_like(sentence[:, :1])], 1) & (slots.kind != PAD)
-    return asked, torch.where(kind == PROMPT, vocabulary.sep, following)
+    predicts = torch.cat([sentence[:, 1:], torch.zeros_like(sentence[:, :1])], 1) & (slots.kind != PAD)
+    return predicts, torch.where(kind == PROMPT, vocabulary.sep, following)
 
 
 def allowed(
     logits: Float[Tensor, "B V"], vocabulary: Vocabulary, word: Bool[Tensor, "B"], given: Bool[Tensor, "B"]
 ) -> Float[Tensor, "B V"]:
-    """The logits in float32, −∞ for answers that may not be: a word; the next given token, [sep]; and the end, [pad].
-
-    The end is allowed where nothing is left to be given.
-    """
+    """The logits in float32, −∞ where not allowed: words if `word`, [sep] if `given`, otherwise [pad], the end."""
     column = torch.arange(logits.shape[1], device=logits.device)
     fits = (column < vocabulary.base) & word[:, None]
     fits = fits | ((column == vocabulary.sep) & given[:, None]) | ((column == vocabulary.pad) & ~given[:, None])
@@ -157,35 +143,17 @@ def allowed(
 
 
 def _sentence(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
-    """Which slots lie right of the prompt's [sep]. What is given stands there twice, so half of it lies left of it."""
+    """Slots right of the prompt's [sep]. Given tokens occur twice, half of them left of it."""
     separator = (kind == PROMPT).sum(-1, keepdim=True) // 2
     return torch.arange(kind.shape[1], device=kind.device) > separator
 
 
-def _left_part(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`prompt [sep]`, all of it given, told what the example is told."""
-    given = only_prompt(example)
-    n = len(fitting(given.tokens, L))
-    hint = np.full(n, UNKNOWN) if given.hint is None else given.hint
-    return Example(
-        tokens=np.append(given.tokens, vocabulary.sep),
-        is_prompt=np.ones(n + 1, bool),
-        hint=np.append(hint, UNKNOWN),
-        gap_length=np.append(_of(given.gap_length), UNKNOWN_LENGTH),
-    )
-
-
-def _template(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`prompt [sep] sentence`, what is given marked in both parts and told in the first."""
-    left, n = _left_part(example, L, vocabulary), len(example.tokens)
+def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
+    """`prompt [sep] sentence`: given tokens are marked in both parts, hints stand in the first."""
+    left, n = prompt_and_separator(example, L, vocabulary), len(example.tokens)
     return Example(
         tokens=np.concatenate([left.tokens, fitting(example.tokens, L)])[: 2 * L],
         is_prompt=np.concatenate([left.is_prompt, example.is_prompt])[: 2 * L],
-        hint=np.concatenate([_of(left.hint), np.full(n, UNKNOWN)])[: 2 * L],
-        gap_length=np.concatenate([_of(left.gap_length), np.full(n, UNKNOWN_LENGTH)])[: 2 * L],
+        hint=np.concatenate([left.hints, np.full(n, UNKNOWN)])[: 2 * L],
+        gap_length=np.concatenate([left.gap_lengths, np.full(n, UNKNOWN_LENGTH)])[: 2 * L],
     )
-
-
-def _of(told: Int[np.ndarray, "n"] | None) -> Int[np.ndarray, "n"]:
-    assert told is not None  # `only_prompt` and `_left_part` say it
-    return told

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 from torch import Tensor
 
-from ddot.core.gaps import CLOSES_AFTER, CLOSES_BEFORE
+from ddot.core.gaps import closes_after, closes_before
 from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, generator
 from ddot.core.sampling import time_grid
@@ -160,4 +160,5 @@ def _may_grow(example: Example, borders: Sequence[int]) -> Bool[np.ndarray, "gap
     """Whether text may go between neighbours among `borders`, places of tokens, −1 for the start, n for the end."""
     hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
     hint = np.concatenate([[UNKNOWN], np.where(example.is_prompt, hint, UNKNOWN), [UNKNOWN]])[np.array(borders) + 1]
-    return ~np.isin(hint[:-1], CLOSES_AFTER) & ~np.isin(hint[1:], CLOSES_BEFORE)
+    told = torch.from_numpy(hint)[None]
+    return ~(closes_after(told)[0, :-1] | closes_before(told)[0, 1:]).numpy()

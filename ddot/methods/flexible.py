@@ -73,7 +73,7 @@ class Flexible:
                 chances = torch.softmax(_counts(model, h[there]), -1)
                 median = (chances.cumsum(-1) < 0.5).sum(-1).clamp(max=chances.shape[-1] - 1)
                 more[there] = class_lengths(x.device)[median].long()
-                more = torch.where(may_grow(state.hint, there), more, 0)
+                more = torch.where(may_grow(state.hint), more, 0)
                 room = there.shape[1] - there.sum(-1, keepdim=True)
                 more = torch.minimum(more, (room - more.cumsum(-1) + more).clamp(min=0))
             state = repeated(dataclasses.replace(state, x=x), there + more, v)
@@ -115,7 +115,7 @@ def thinned(
         gap_length=torch.where(there, slots.gap_length.gather(1, kept), UNKNOWN_LENGTH),
         t=torch.zeros_like(slots.t),  # how much is missing is not known when sampling
     )
-    return state, answer, there & may_grow(state.hint, there), absent
+    return state, answer, there & may_grow(state.hint), absent
 
 
 def unmasked(x: Int[Tensor, "B L"], logits: Float[Tensor, "M V"], passes: int, v: Vocabulary) -> Int[Tensor, "B L"]:

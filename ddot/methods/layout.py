@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.gaps import missing_after
 from ddot.core.positions import Terminal, clean_positions
@@ -24,6 +24,7 @@ from ddot.core.records import (
     Vocabulary,
 )
 from ddot.core.rng import fold, uniform
+from ddot.core.shapes import Flags, Keys, Positions, Times
 
 
 class Table:
@@ -32,23 +33,17 @@ class Table:
     def __init__(self, examples: Sequence[Example], L: int, vocabulary: Vocabulary):
         B, self.L, self.vocabulary = len(examples), L, vocabulary
         self.n_real = np.array([len(example.tokens) for example in examples], np.int64)
-        if B and self.n_real.max() > L:
-            raise ValueError(
-                f"a text of {self.n_real.max()} tokens does not fit into L = {L} slots; raise L or shorten the text"
-            )
         self.x_0 = np.full((B, L), vocabulary.pad, np.int64)
         self.is_prompt = np.zeros((B, L), bool)
         self.hint = np.full((B, L), NOT_PROMPT, np.int64)
         self.gap_length = np.full((B, L), UNKNOWN_LENGTH, np.int64)
         for row, example in enumerate(examples):
-            n = self.n_real[row]
+            n = len(fitting(example.tokens, L))
             vocabulary.check(example.tokens)
             self.x_0[row, :n] = example.tokens
             self.is_prompt[row, :n] = example.is_prompt
-            hint = UNKNOWN if example.hint is None else example.hint
-            self.hint[row, :n] = np.where(example.is_prompt, hint, NOT_PROMPT)
-            if example.gap_length is not None:
-                self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_length, UNKNOWN_LENGTH)
+            self.hint[row, :n] = np.where(example.is_prompt, example.hints, NOT_PROMPT)
+            self.gap_length[row, :n] = np.where(example.is_prompt, example.gap_lengths, UNKNOWN_LENGTH)
 
     @property
     def kind(self) -> Int[np.ndarray, "B L"]:
@@ -56,7 +51,7 @@ class Table:
         return np.where(self.is_prompt, PROMPT, np.where(real, RESPONSE, PAD))
 
     @property
-    def still(self) -> Float32[np.ndarray, "B L"]:
+    def still(self) -> Positions:
         """Clean positions of the real tokens (eq. init_pos), and the pads after them at the same spacing."""
         z = np.empty((len(self.n_real), self.L), np.float32)
         for row, n in enumerate(self.n_real.tolist()):
@@ -64,13 +59,7 @@ class Table:
             z[row, n:] = n / self.L + 2 / self.L * np.arange(1, self.L - n + 1)
         return z
 
-    def slots(
-        self,
-        z_0: Float32[np.ndarray, "B L"],
-        z_T: Float32[np.ndarray, "B L"],
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-    ) -> Slots:
+    def slots(self, z_0: Positions, z_T: Positions, t: Times, keys: Keys) -> Slots:
         """A training batch: positions from the method, the corruption's uniform numbers from the row keys."""
         return Slots(
             x_0=torch.from_numpy(self.x_0),
@@ -83,13 +72,19 @@ class Table:
             u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.L)),
         )
 
-    def still_slots(self, t: Float32[np.ndarray, "B"], keys: UInt64[np.ndarray, "B"]) -> Slots:
-        """A training batch in which nothing moves. Where a text ends is known, so its pads are never masked."""
-        slots = self.slots(self.still, self.still, t, keys)
+    def still_slots(self, t: Times, keys: Keys) -> Slots:
+        """A training batch in which nothing moves. The length of a text is known, so its pads are never masked."""
+        z = self.still
+        slots = self.slots(z, z, t, keys)
         return dataclasses.replace(slots, u=torch.where(slots.kind == PAD, 2.0, slots.u))
 
-    def start(self, z: Float32[np.ndarray, "B L"], masked: Bool[np.ndarray, "B L"]) -> State:
-        """The state at t = 1 with slots at `z`, some of them masked."""
+    def line_slots(self, t: Times, keys: Keys) -> Slots:
+        """A training batch in which slots stay in a line and pads are masked as well: lengths are unknown."""
+        z = in_line(self.is_prompt, keys)
+        return self.slots(z, z, t, keys)
+
+    def start(self, z: Positions, masked: Flags) -> State:
+        """The state at t = 1 with slots at `z`, those in `masked` masked."""
         return State(
             x=torch.from_numpy(np.where(masked, self.vocabulary.mask, self.x_0)),
             z=torch.from_numpy(z),
@@ -103,33 +98,37 @@ class Table:
         return self.start(self.still, self.kind == RESPONSE)
 
 
-def start_at(
-    terminal: Terminal, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary
-) -> State:
+def start_at(terminal: Terminal, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
     """The state at t = 1: prompt tokens and [mask]s at terminal positions. Only the prompt of each example is read."""
     table = Table([only_prompt(example) for example in prompts], L, vocabulary)
     return table.start(terminal(table.is_prompt, fold(keys, 0x7E2)), ~table.is_prompt)
 
 
 def only_prompt(example: Example) -> Example:
-    """The given tokens of an example and the hints about them."""
+    """The given tokens of an example, with their hints and gap lengths."""
     keep = example.is_prompt
+    return Example(example.tokens[keep], keep[keep], example.hints[keep], example.gap_lengths[keep])
+
+
+def prompt_and_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:
+    """`prompt [sep]`, all of it given, with the prompt's hints and gap lengths."""
+    prompt = only_prompt(example)
     return Example(
-        tokens=example.tokens[keep],
-        is_prompt=keep[keep],
-        hint=None if example.hint is None else example.hint[keep],
-        gap_length=np.full(int(keep.sum()), UNKNOWN_LENGTH) if example.gap_length is None else example.gap_length[keep],
+        tokens=np.append(fitting(prompt.tokens, L), vocabulary.sep),
+        is_prompt=np.ones(len(prompt.tokens) + 1, bool),
+        hint=np.append(prompt.hints, UNKNOWN),
+        gap_length=np.append(prompt.gap_lengths, UNKNOWN_LENGTH),
     )
 
 
-def in_line(is_prompt: Bool[np.ndarray, "B L"], keys: UInt64[np.ndarray, "B"]) -> Float32[np.ndarray, "B L"]:
-    """A `Terminal`: slot after slot, neighbours 1 token unit apart at any L (2/L in [-1, 1]). Draws nothing."""
+def in_line(is_prompt: Flags, keys: Keys) -> Positions:
+    """A `Terminal`: slots in order, neighbours 1 token unit apart at any L (2/L in [-1, 1]). Draws nothing."""
     L = is_prompt.shape[1]
     return np.broadcast_to(((2 * np.arange(L) - (L - 1)) / L).astype(np.float32), is_prompt.shape).copy()
 
 
 def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
-    """The same tokens, at most L of them."""
+    """The same tokens, which must be at most L."""
     if len(tokens) > L:
         raise ValueError(f"a text of {len(tokens)} tokens does not fit into L = {L}; raise L or shorten the text")
     return tokens
@@ -147,37 +146,33 @@ def laid_out(example: Example) -> Example:
         return _spread(example, int(given[0]), missing_after(example.is_prompt)[given], None)
     lengths = example.gap_length[given]
     if (lengths == UNKNOWN_LENGTH).any():
-        raise ValueError("fixed length wants the length of every gap; give `gap_length` at every prompt token")
+        raise ValueError("fixed length needs the length of every gap; give `gap_length` at every prompt token")
     return _spread(example, 0, lengths, lengths)
 
 
 def with_placeholders(example: Example, most: int | None = None) -> Example:
-    """The prompt read as a text, with a single missing token in every gap that may hold text: how lengths are planned.
+    """The prompt with a single missing token in every gap that may hold text: the input that lengths are planned from.
 
-    `gap_length` is the true length of each gap. If it takes more than `most` tokens, empty gaps get no placeholder.
+    `gap_length` is the true length of each gap. If this takes more than `most` tokens, empty gaps get no placeholder.
     """
     given = np.flatnonzero(example.is_prompt)
     lengths = missing_after(example.is_prompt)[given]
-    is_open = np.isin(_hints(example)[given], (AFTER, BOTH))
+    is_open = np.isin(example.hints[given], (AFTER, BOTH))
     if most is not None and len(given) + is_open.sum() > most:
         is_open &= lengths > 0
     return _spread(example, 0, is_open.astype(np.int64), lengths)
 
 
-def _hints(example: Example) -> Int[np.ndarray, "n"]:
-    return np.where(example.is_prompt, UNKNOWN, NOT_PROMPT) if example.hint is None else example.hint
-
-
 def _spread(
     example: Example, lead: int, missing: Int[np.ndarray, "given"], gap_length: Int[np.ndarray, "given"] | None
 ) -> Example:
-    """The prompt with `lead` missing tokens before it and some after each of its tokens."""
+    """The prompt with `lead` missing tokens before it and `missing` after each of its tokens."""
     given = np.flatnonzero(example.is_prompt)
     places = lead + np.arange(len(given)) + np.cumsum(missing) - missing
     total = lead + len(given) + int(missing.sum())
     tokens, is_prompt = np.zeros(total, np.int64), np.zeros(total, bool)
     hint, lengths = np.full(total, NOT_PROMPT), np.full(total, UNKNOWN_LENGTH)
-    tokens[places], is_prompt[places], hint[places] = example.tokens[given], True, _hints(example)[given]
+    tokens[places], is_prompt[places], hint[places] = example.tokens[given], True, example.hints[given]
     if gap_length is not None:
         lengths[places] = gap_length
     return Example(tokens, is_prompt, hint, lengths)

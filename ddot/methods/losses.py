@@ -1,7 +1,7 @@
-"""What a network is trained with: eq. token-loss, Lpos, total-loss. Knows no method and no trunk.
+"""Training losses: eq. token-loss, Lpos, total-loss. Knows no method and no trunk.
 
-Every loss is a mean over all B·L slots (the paper sums over slots; the common factor is the learning rate's), so that
-a batch split over processes averages to the same number.
+Every loss is a mean over all B·L slots, so that a batch split over processes averages to the same number. (The paper
+sums over slots; the learning rate absorbs the factor.)
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from ddot.network.denoiser import Denoiser
 
 @dataclass(frozen=True)
 class Losses:
-    """Scalars. `total` is what is minimised; `nats` is the token loss a masked slot, for the log."""
+    """Scalars. `total` is minimised; `nats` is the token loss per masked slot, for the log."""
 
     total: Float[Tensor, ""]
     token: Float[Tensor, ""]
@@ -35,7 +35,7 @@ class Losses:
 
     @classmethod
     def of(cls, total: Float[Tensor, ""], **parts: Float[Tensor, ""]) -> "Losses":
-        """The total and the parts it is made of, detached; parts that are not named are 0."""
+        """The total and its detached parts; parts that are not named are 0."""
         zero = torch.zeros_like(total.detach())
         return cls(total, **{name: parts.get(name, zero).detach() for name in LOSSES[1:]})
 
@@ -57,8 +57,8 @@ def equal_weight(t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
 class TokenUnitWeight:
     """Squared error in token units: of the velocity where t is large, of the clean position where t ≪ `knee`.
 
-    Rows of more than `at_most` slots are measured as if they had so many: squared, the errors of long rows would
-    outweigh all else that is learnt.
+    Rows of more than `at_most` slots are weighted as if they had that many: the squared errors of long rows would
+    dominate the loss.
     """
 
     knee: float = 0.3
@@ -104,12 +104,12 @@ def denoising_losses(
     position_weight: PositionWeight = equal_weight,
     gap_length_factor: float = 0.0,
 ) -> Losses:
-    """One noisy look at each row of the batch (Algorithm 1, lines 4 to 8). `position_factor` is λ."""
+    """One forward pass over a corrupted batch (Algorithm 1, lines 4 to 8). `position_factor` is λ."""
     noise = model.noise
     state = corrupted(slots, noise, model.vocabulary.mask)
-    # Which slots are asked is settled before the trunk runs: on a GPU finding out waits for all that was started.
+    # Indices are computed before the trunk runs: on a GPU `nonzero` waits for all queued work.
     at = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
-    asked = ((slots.kind == PROMPT) & (slots.gap_length < 0)).flatten().nonzero()[:, 0]
+    length_at = ((slots.kind == PROMPT) & (slots.gap_length < 0)).flatten().nonzero()[:, 0]
     h, velocity = model.read(state)
     h = h.flatten(0, 1)
 
@@ -119,9 +119,9 @@ def denoising_losses(
     position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
     gap_length = torch.zeros_like(token)
     if model.room_head is not None:
-        # Asked of every network that has the head, even with factor 0: data-parallel training wants every gradient.
-        true = gap_lengths.length_class(gaps_after(slots).flatten()[asked])
-        gap_length = cross_entropy(model.room_head(h[asked]).float(), true, reduction="sum")
+        # Computed even with factor 0: data-parallel training needs a gradient for every weight.
+        true = gap_lengths.length_class(gaps_after(slots).flatten()[length_at])
+        gap_length = cross_entropy(model.room_head(h[length_at]).float(), true, reduction="sum")
         gap_length = gap_length / slots.u.numel()
     elif gap_length_factor > 0:
         raise ValueError(f"{_NO_LENGTH_HEAD} or gap_length_factor=0")
@@ -139,20 +139,20 @@ def token_losses(
     h: Float[Tensor, "B L d"],
     velocity: Float[Tensor, "B L"],
     at: Int[Tensor, "M"],
-    answer: Int[Tensor, "M"],
+    target: Int[Tensor, "M"],
 ) -> Losses:
-    """Cross entropy of answers at the flat slots `at`, where there is no noise and nothing moves.
+    """Cross entropy of the targets at the flat slots `at`, without noise or movement.
 
-    `h` and `velocity` are what the network read. Its other heads get a gradient of 0, as data-parallel training wants.
+    `h` and `velocity` are the network's output. Its other heads get a gradient of 0, for data-parallel training.
     """
     if not isinstance(model.score, CleanToken):
         raise ValueError(
-            f"this network's logits are scores ({type(model.score).__name__}), not chances of the next token; "
+            f"this network's logits are scores ({type(model.score).__name__}), not log probabilities; "
             "set score=CleanToken() in its config"
         )
-    # At σ = log 2 and dσ = 1 the weight dσ/(e^σ − 1) of the diffusion's own loss is 1.
+    # At σ = log 2 and dσ = 1 the weight dσ/(e^σ − 1) of the diffusion loss is 1.
     one = torch.ones(len(at), device=h.device)
-    per_slot = model.token_loss(h.flatten(0, 1)[at], answer, one * math.log(2), one)
+    per_slot = model.token_loss(h.flatten(0, 1)[at], target, one * math.log(2), one)
     token = per_slot.sum() / velocity.numel()
     nothing = 0 * velocity.mean()
     if model.room_head is not None:

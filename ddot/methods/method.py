@@ -4,35 +4,29 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int, UInt64
+from jaxtyping import Int
 
 from ddot.core.records import Example, Slots, State, Vocabulary
+from ddot.core.shapes import Keys, Times
 from ddot.methods.losses import Losses
 from ddot.network.denoiser import Denoiser
 
 
 @runtime_checkable
 class Trainable(Protocol):
-    """What a plan trains with. `prepare` runs in loader workers on the CPU, `loss` where the network is."""
+    """What trains a network. `prepare` runs in loader workers on the CPU, `loss` on the network's device."""
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots: ...
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots: ...
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses: ...
 
 
 @runtime_checkable
 class Method(Trainable, Protocol):
-    """What also fills blanks: `sample` yields the states of the reverse process, `texts` reads one of them."""
+    """A `Trainable` that also fills blanks: `sample` yields the states of the reverse process, `texts` reads one."""
 
     def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
+        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys
     ) -> Iterator[State]: ...
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]: ...

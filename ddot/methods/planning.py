@@ -1,7 +1,7 @@
-"""Planning: how long each gap is, from the prompt read as a text. Trains the length head; fills nothing.
+"""Planning: predicts how long each gap is from the prompt read as a text. Trains the length head; fills nothing.
 
-Slots do not move. A single [mask] stands in every gap that may hold text, wherever the hints say where that is, so the
-trunk reads something close to a text with blanks. `infill` plans with the same layout (`Planning.start`).
+Slots do not move. Every gap that hints call open holds a single [mask], so that the trunk reads something close to a
+text with blanks. `infill` plans with the same layout (`Planning.start`).
 """
 
 import dataclasses
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt64
 
 from ddot.core.records import AFTER, BOTH, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary
+from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, only_prompt, with_placeholders
 from ddot.methods.losses import Losses, length_losses
 from ddot.network.denoiser import Denoiser
@@ -22,20 +22,13 @@ from ddot.network.denoiser import Denoiser
 class Planning:
     factor: float = 0.3
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
-        """Prompts with placeholders at t = 1. `gap_length` holds the answers, which the network does not see."""
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
+        """Prompts with placeholders at t = 1. `gap_length` holds the targets, which the network does not see."""
         rows = [with_placeholders(example, most=L) for example in examples]
         return Table(rows, L, vocabulary).still_slots(np.ones_like(t), keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
-        """Cross entropy of the length of every gap that may hold text. Nothing moves, so λ has nothing to weigh."""
+        """Cross entropy of the length of every gap that may hold text. Nothing moves, so λ is unused."""
         is_open = (slots.hint == AFTER) | (slots.hint == BOTH) | (slots.hint == UNKNOWN)
         at = is_open.flatten().nonzero()[:, 0]
         state = State(
@@ -49,7 +42,7 @@ class Planning:
         return length_losses(model, h, velocity, at, slots.gap_length.flatten()[at], self.factor)
 
     def start(self, prompts: Sequence[Example], L: int, vocabulary: Vocabulary) -> State:
-        """What the network reads to plan: the length of the gap after a prompt slot is predicted at that slot."""
+        """The network's input: the length of the gap after a prompt slot is predicted at that slot."""
         rows = [with_placeholders(only_prompt(example)) for example in prompts]
         state = Table(rows, L, vocabulary).still_start()
         return dataclasses.replace(state, gap_length=torch.full_like(state.gap_length, UNKNOWN_LENGTH))

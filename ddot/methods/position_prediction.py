@@ -1,25 +1,23 @@
-"""Position prediction (PoP), a baseline of the paper: where every slot goes is predicted once, from the prompt alone,
-and tokens are then denoised at these positions, which stay.
+"""Position prediction (PoP), a baseline of the paper: positions are predicted once, from the prompt alone, and tokens
+are then denoised at these fixed positions.
 
-The paper has a network for each part; here a single network does both with its two heads. Positions: one forward pass
-at t = 1, where all but the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as
-in sampling. (The true positions would give words away: they lie evenly, with pads between them.) Nothing keeps the
-prompt in order unless a projection is passed.
+The paper has a network for each part; here one network does both. Positions: one forward pass at t = 1, where all but
+the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as in sampling. (The true
+positions would give words away: words are evenly spaced, pads between.) Only a projection keeps the prompt in order.
 """
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from jaxtyping import Float32, Int, UInt64
 
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
+from ddot.core.shapes import Keys, Times
 from ddot.methods.ddot import DDOT
 from ddot.methods.layout import start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight, position_loss, total_loss
@@ -35,14 +33,7 @@ class PositionPrediction:
     projections: tuple[Projection, ...] = ()  # of the predicted positions
     restrictions: tuple[Restriction, ...] = ()
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """As DDOT's: terminal positions, and the clean position each is coupled to."""
         return DDOT(self.terminal, self.couple).prepare(examples, L, t, keys, vocabulary)
 
@@ -58,8 +49,8 @@ class PositionPrediction:
             tokens, total=total_loss(tokens.total, position, position_factor), position=position.detach()
         )
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
-        """The state that positions are predicted from."""
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
+        """The state from which positions are predicted."""
         return start_at(self.terminal, prompts, L, keys, vocabulary)
 
     @torch.no_grad()
@@ -70,22 +61,18 @@ class PositionPrediction:
             state = project(state)
         return state
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 forward passes."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         start = self.placed(model, start)
         kept = (clamp_prompt(start), stay(start))
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The tokens of each row in reading order."""
-        return read_out(state, vocabulary)
+    texts = staticmethod(read_out)
 
 
 def fully_masked(slots: Slots, mask: int) -> State:
-    """The slots at t = 1: nothing but the prompt is seen, at the terminal positions."""
+    """The slots at t = 1: all but the prompt masked, at the terminal positions."""
     return State(
         x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
         z=slots.z_T,

@@ -1,7 +1,7 @@
 """The network: any trunk, plus what DDOT adds. All additions start at zero, so step 0 reproduces the trunk.
 
-Added: an embedding of what is told of a slot (prompt or not, gap hints), of told gap lengths, of the time, of the
-distance to the prompt tokens on either side; a linear head for the velocity and one for the length of gaps.
+Added: embeddings of the hints (which slots are prompt, where text is missing), of known gap lengths, of the time, and
+of the distance to the prompt tokens on either side; linear heads for the velocity and for gap lengths.
 """
 
 import copy
@@ -13,14 +13,15 @@ from torch import Tensor, nn
 
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
-from ddot.core.chunks import in_portions
+from ddot.core.chunks import in_chunks
 from ddot.core.noise import SCHEDULE
 from ddot.core.records import HINTS, Prediction, State, Vocabulary
+from ddot.core.shapes import PerSlot, Scores
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
 from ddot.network.trunk import Reading, Trunk
 
-_FAR = 16.0  # tokens; beyond this a neighbouring prompt token is as good as none
+_FAR = 16.0  # tokens; prompt tokens farther away are ignored
 _WAVES = 8
 _SMALLEST_T = 1e-3
 _WHOLE = slice(None)
@@ -35,26 +36,26 @@ class DenoiserConfig:
     score: ScoreEntropy | CleanToken
     # Rotary units of a position of 1. None: L/2, so that clean neighbours are about 1 apart at any L. Paper: 512.
     position_scale: float | None = None
-    # The head gives the way left to the clean position, in rotary units, and the velocity is that over t: an error made
-    # early is corrected later. Off: the head gives the velocity itself (paper).
+    # The head predicts the distance to the clean position in rotary units, and the velocity is that over t, which
+    # corrects early errors later. Off: the head predicts the velocity itself (paper).
     predict_clean: bool = False
     time: bool = False  # a time embedding; for trunks that are not conditioned on σ themselves
     surroundings: bool = False  # distances to the prompt tokens on either side
-    gap_lengths: bool = False  # an embedding of told ones, a head for untold ones
-    slots: int = 64  # L while lengths are unknown: the usual one of training
-    # How `infill` fills with this model. planner: lengths from DDOT's start at t = 1 ("grid"), or from the prompt read
-    # as a text with placeholders ("text"). order: tokens are revealed "surest" first, or "left-to-right".
+    gap_lengths: bool = False  # an embedding of known ones, a head for unknown ones
+    slots: int = 64  # L when lengths are unknown: the most common one in training
+    # How `infill` uses this model. planner: predicts lengths from DDOT's start at t = 1 ("grid"), or from the prompt as
+    # text with placeholders ("text"). order: tokens are revealed "surest" first, or "left-to-right".
     planner: str = "grid"
     order: str = "surest"
 
     def __post_init__(self) -> None:
         for name, known in (("planner", ("grid", "text")), ("order", ("surest", "left-to-right"))):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} is '{getattr(self, name)}'; there are {' and '.join(known)}")
+                raise ValueError(f"{name} is '{getattr(self, name)}'; it must be {' or '.join(known)}")
 
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":
-        """Our own models: a Llama trunk with everything DDOT needs and we found to help."""
+        """Our own models: a Llama trunk with all additions that we found to help."""
         return cls(
             trunk=trunk,
             vocabulary=vocabulary,
@@ -73,14 +74,14 @@ class Denoiser(nn.Module):
         super().__init__()
         self.config = config
         self.noise = SCHEDULE
-        self.portion: int | None = None  # slots that get their logits at a time (see `in_portions`); None: all
+        self.chunk: int | None = None  # slots whose logits are computed at a time; None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width
         self.kind = nn.Embedding(HINTS, d)  # of State.hint; stored weights have this name
         self.velocity = nn.Linear(d, 1)
         self.time = _mlp(2 * _WAVES, d) if config.time else None
         self.around = _mlp(4 * _WAVES, d) if config.surroundings else None
-        # Embedding and head of gap lengths, by the names they have in stored weights.
+        # Embedding and head of gap lengths, under the names in stored weights.
         self.room = nn.Embedding(gap_lengths.CLASSES, d) if config.gap_lengths else None
         self.room_head = nn.Linear(d, gap_lengths.CLASSES) if config.gap_lengths else None
         for last in (self.kind, self.velocity, self.time, self.around, self.room, self.room_head):
@@ -95,14 +96,14 @@ class Denoiser(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def quickly(self) -> torch.autocast:
-        """A context for sampling: half precision where the hardware is made for it."""
+    def half_precision(self) -> torch.autocast:
+        """A context for sampling: bf16 on a GPU, full precision elsewhere."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
-    def in_portions(self, size: int | None) -> "Denoiser":
-        """The same network, weights shared, that computes logits for `size` slots at a time (see `core.chunks`)."""
+    def in_chunks(self, size: int | None) -> "Denoiser":
+        """The same network with shared weights, computing logits for `size` slots at a time (see `core.chunks`)."""
         other = copy.copy(self)
-        other.portion = size
+        other.chunk = size
         return other
 
     @property
@@ -116,9 +117,9 @@ class Denoiser(nn.Module):
     def read(
         self, state: State, reading: Reading | None = None, part: slice = _WHOLE
     ) -> tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]:
-        """(hidden vectors, velocity) of every slot, or of the slots in `part` where the reading remembers the others.
+        """(hidden vectors, velocity) of every slot, or of those in `part` if the `reading` caches the others.
 
-        Without a `reading` every slot sees every slot.
+        By default every slot attends to every slot.
         """
         scale = self.scale(state.z.shape[1])
         units = state.z * scale
@@ -133,7 +134,7 @@ class Denoiser(nn.Module):
         if torch.is_autocast_enabled(h.device.type):
             h = h.to(torch.get_autocast_dtype(h.device.type))
         h = self.trunk.hidden(h, units[:, part], self.noise.sigma(state.t), reading)
-        # A sum, not a product of matrices, which autocast would round to bf16: whole slots apart at L = 1024.
+        # Not a matrix product: autocast would round it to bf16, errors of whole slots at L = 1024.
         velocity = (h.float() * self.velocity.weight[0].float()).sum(-1) + self.velocity.bias.float()
         if self.config.predict_clean:
             velocity = velocity / (scale * state.t.clamp(min=_SMALLEST_T)[:, None])
@@ -144,14 +145,14 @@ class Denoiser(nn.Module):
         at = state.x == self.vocabulary.mask if at is None else at
         h, velocity = self.read(state)
         sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
-        (log_score,) = in_portions(self._log_score, self.portion, h[at], sigma)
-        return Prediction(at=at, log_score=log_score, velocity=velocity, portion=self.portion)
+        (log_score,) = in_chunks(self._log_score, self.chunk, h[at], sigma)
+        return Prediction(at=at, log_score=log_score, velocity=velocity, chunk=self.chunk)
 
-    def _log_score(self, hidden: Float[Tensor, "M d"], sigma: Float[Tensor, "M"]) -> tuple[Float[Tensor, "M V"]]:
+    def _log_score(self, hidden: Float[Tensor, "M d"], sigma: PerSlot) -> tuple[Scores]:
         return (self.score.log_score(self.logits(hidden), sigma, self.vocabulary.mask),)
 
-    def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
-        """The trunk's logits, −∞ at the rows that only round the vocabulary up."""
+    def logits(self, hidden: Float[Tensor, "M d"]) -> Scores:
+        """The trunk's logits, −∞ at the unused rows of the vocabulary."""
         logits = self.trunk.logits(hidden)
         used = torch.arange(logits.shape[-1], device=logits.device) < self.vocabulary.size
         return torch.where(used, logits, -torch.inf)
@@ -159,17 +160,17 @@ class Denoiser(nn.Module):
     def gap_length_logits(self, state: State) -> Float[Tensor, "B L classes"]:
         """Logits of the length of the gap after each slot (meant for prompt slots)."""
         if self.room_head is None:
-            raise ValueError("this network has no length head: it cannot plan lengths. Let the diffusion decide them")
+            raise ValueError("this network has no length head, so it cannot plan lengths; let the diffusion decide")
         return self.room_head(self.read(state)[0]).float()
 
     def token_loss(
         self,
         hidden: Float[Tensor, "M d"],
         x_0: Int[Tensor, "M"],
-        sigma: Float[Tensor, "M"],
-        dsigma: Float[Tensor, "M"],
-    ) -> Float[Tensor, "M"]:
-        """Loss of chosen slots from their hidden vectors. Apart, so that it can be compiled as one."""
+        sigma: PerSlot,
+        dsigma: PerSlot,
+    ) -> PerSlot:
+        """Loss of chosen slots from their hidden vectors. A function of its own, so that it is compiled as one."""
         return self.score.loss(self.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
 
 
@@ -178,7 +179,7 @@ def _mlp(features: int, width: int) -> nn.Sequential:
 
 
 def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
-    """Sines and cosines of `value` at 8 angular frequencies, from `top` down by halves."""
+    """Sines and cosines of `value` at 8 angular frequencies: `top`, `top`/2, `top`/4, …"""
     frequencies = top * 0.5 ** torch.arange(_WAVES, dtype=torch.float32, device=value.device)
     angles = value.float()[..., None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], -1)
@@ -187,10 +188,10 @@ def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
 def surroundings(
     units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"], part: slice = _WHOLE
 ) -> Float[Tensor, "B part features"]:
-    """Distance to the nearest prompt token on the left and on the right of each slot (or those in `part`), as waves.
+    """Distance of each slot in `part` to the nearest prompt token on its left and right, as waves.
 
     Rotary attention resolves small differences of position poorly, and whether a slot lies before or after a prompt
-    token is what decides the order of the text. Moves with the slots and does not change when all shift alike.
+    token decides the order of the text. Invariant to a common shift of all positions.
     """
     offset = units[:, None, :] - units[:, part, None]  # [b, i, j]: how far j lies right of i
     slot = torch.arange(units.shape[1], device=units.device)
@@ -201,8 +202,8 @@ def surroundings(
 
 
 def compile_blocks(model: Denoiser) -> None:
-    """Compile block by block: one block's code serves all of them, so it takes seconds, not a minute."""
+    """Compile block by block: all blocks share one block's code, so it takes seconds, not a minute."""
     torch._dynamo.config.cache_size_limit = 64
-    for block in model.trunk.blocks:  # type: ignore[attr-defined]
+    for block in model.trunk.blocks:
         block.compile(dynamic=False)
     model.token_loss = torch.compile(model.token_loss, dynamic=True)  # type: ignore[method-assign]

@@ -1,20 +1,20 @@
-"""Where a network runs. Separate from `distributed`, whose imports take as long as loading a model."""
+"""Devices by name. Separate from `distributed`, whose imports take as long as loading a model."""
 
 import torch
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name, if this machine has it."""
+    """The device of that name, which this machine must have."""
     try:
-        where = torch.device(name)
+        device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"there is no device '{name}'; devices are cpu, cuda and mps") from None
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(where.type, False):
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(device.type, False):
         raise ValueError(f"device is {name}, but torch finds no GPU here; use cpu")
-    return where
+    return device
 
 
-def called(device: torch.device) -> str:
-    """The name of a device in results: that of the GPU, or cpu or mps."""
+def device_name(device: torch.device) -> str:
+    """The name of a device in results: the model of the GPU, or cpu or mps."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ddot.network.trunk import Attention, Reading, both_ways, rotary, rotate
+from ddot.network.trunk import Angles, Attention, Hidden, Reading, both_ways, rotary, rotate
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Scale(nn.LayerNorm):
     def __init__(self, width: int):
         super().__init__(width, eps=1e-5, bias=False)
 
-    def forward(self, h: Float[Tensor, "B L d"]) -> Float[Tensor, "B L d"]:
+    def forward(self, h: Hidden) -> Hidden:
         return super().forward(h.float())
 
 
@@ -59,7 +59,7 @@ class NoiseMap(nn.Module):
         return self.mlp(torch.cat([angles.cos(), angles.sin()], -1))
 
 
-def modulate(h: Float[Tensor, "B L d"], shift: Float[Tensor, "B 1 d"], scale: Float[Tensor, "B 1 d"]) -> Tensor:
+def modulate(h: Hidden, shift: Float[Tensor, "B 1 d"], scale: Float[Tensor, "B 1 d"]) -> Tensor:
     return h * (1 + scale) + shift
 
 
@@ -78,13 +78,8 @@ class Block(nn.Module):
         nn.init.zeros_(self.adaLN_modulation.bias)
 
     def forward(
-        self,
-        h: Float[Tensor, "B L d"],
-        condition: Float[Tensor, "B c"],
-        cos: Float[Tensor, "B L D"],
-        sin: Float[Tensor, "B L D"],
-        attention: Attention,
-    ) -> Float[Tensor, "B L d"]:
+        self, h: Hidden, condition: Float[Tensor, "B c"], cos: Angles, sin: Angles, attention: Attention
+    ) -> Hidden:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaLN_modulation(condition)[:, None].chunk(6, -1)
         qkv = self.attn_qkv(modulate(self.norm1(h), shift_a, scale_a)).unflatten(-1, (3, self.heads, -1))
         q, k, v = qkv.unbind(2)
@@ -108,25 +103,20 @@ class DiT(nn.Module):
     def __init__(self, config: DiTConfig):
         super().__init__()
         self.config = config
-        self.width = config.width
         self.vocab_embed = Embedding(config.vocabulary, config.width)
         self.sigma_map = NoiseMap(config.condition_width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.output_layer = Output(config)
 
-    def embed(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
+    def embed(self, x: Int[Tensor, "B L"]) -> Hidden:
         return nn.functional.embedding(x, self.vocab_embed.embedding)
 
     def hidden(
-        self,
-        h: Float[Tensor, "B L d"],
-        positions: Float[Tensor, "B L"],
-        sigma: Float[Tensor, "B"],
-        reading: Reading | None = None,
-    ) -> Float[Tensor, "B L d"]:
+        self, h: Hidden, positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"], reading: Reading | None = None
+    ) -> Hidden:
         reading = reading or both_ways
         condition = nn.functional.silu(self.sigma_map(sigma))
-        cos, sin = rotary(positions, self.width // self.config.heads, self.config.rotary_base)
+        cos, sin = rotary(positions, self.config.width // self.config.heads, self.config.rotary_base)
         for number, block in enumerate(self.blocks):
             h = block(h, condition, cos, sin, reading(number))
         shift, scale = self.output_layer.adaLN_modulation(condition)[:, None].chunk(2, -1)

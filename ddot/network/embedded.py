@@ -1,4 +1,4 @@
-"""A trained model made ready to ship: 8-bit weights in files of a given size, and where the shipped model lies."""
+"""Models by name: the embedded one, a folder or a hub id; what is known about one; a copy in int8 to ship."""
 
 from pathlib import Path
 from typing import Any
@@ -6,29 +6,19 @@ from typing import Any
 from ddot import __version__
 from ddot.data.tokenizer import Tokenizer
 from ddot.files import seal, whole_folder, writing
-from ddot.network.folder import (
-    check_sums,
-    check_weights,
-    load_config,
-    load_tensors,
-    model_folder,
-    read_json,
-    save_model,
-    without_values,
-)
+from ddot.network.folder import load_config, load_weights, model_folder, read_json, save_model, without_values
 from ddot.network.int8 import compress, decompress
 
 EMBEDDED = Path(__file__).parents[1] / "model"
-_TOLD = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`
+_SHOWN = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`
 
 
 def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[str, Any] | None = None) -> None:
     """Copy a model folder with its matrices in int8. `about` is added to meta.json."""
     folder = model_folder(source)
     with whole_folder(dest) as draft:
-        config, weights = load_config(folder), decompress(load_tensors(folder, "model"))
-        check_weights(without_values(config), weights, folder)
-        check_sums(folder)
+        config = load_config(folder)
+        weights = decompress(load_weights(folder, without_values(config)))
         meta = read_json(folder / "meta.json") | {"stored": "int8"} | (about or {})
         with writing(dest):
             save_model(compress(weights), config, Tokenizer.load(folder), meta, draft, shard_bytes)
@@ -36,7 +26,7 @@ def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[
 
 
 def about(name: str | Path | None) -> dict[str, Any]:
-    """What `ddot info` says of a model."""
+    """What `ddot info` shows about a model."""
     folder = find(name)
     config, meta = load_config(folder), read_json(folder / "meta.json")
     return {
@@ -49,15 +39,15 @@ def about(name: str | Path | None) -> dict[str, Any]:
         "megabytes": round(sum(file.stat().st_size for file in folder.glob("model*")) / 1e6, 1),
         "stored": meta.get("stored", "float"),
         "plans_lengths": config.gap_lengths,
-        **{key: meta[key] for key in _TOLD if key in meta},
+        **{key: meta[key] for key in _SHOWN if key in meta},
         "ddot": __version__,
     }
 
 
 def training_of(name: str | Path | None) -> dict[str, Any]:
-    """What a row of an evaluation says of a model's training: recipe, λ, steps, seconds. Nothing if it had none.
+    """A model's training as an evaluation row records it: recipe, λ, steps, seconds; empty if it had none.
 
-    Where a run went on from another, both count; where only parts beside the trunk learnt, not.
+    Includes the runs it started from, except those that did not train the trunk.
     """
     meta = read_json(find(name) / "meta.json")
     if not isinstance(meta.get("training"), dict):
@@ -66,13 +56,13 @@ def training_of(name: str | Path | None) -> dict[str, Any]:
     runs = [run for run in runs if not run.get("only") or any(name.startswith("trunk") for name in run["only"])]
     if not runs:
         return {}
-    said = {
+    row = {
         "recipe": runs[-1].get("recipe"),
         "position_factor": runs[-1].get("position_factor"),
         "training_steps": sum(run.get("step") or 0 for run in runs),
         "training_seconds": sum(run.get("seconds") or 0 for run in runs),
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def is_compressed(folder: Path) -> bool:
@@ -84,7 +74,7 @@ def find(name: str | Path | None) -> Path:
     """The folder of a model: the embedded one, a folder, or a repository on the hub (owner/name)."""
     if name is None:
         if not (EMBEDDED / "config.json").is_file():
-            raise FileNotFoundError(f"this copy of ddot carries no model ({EMBEDDED} is empty); name one: --model DIR")
+            raise FileNotFoundError(f"this copy of ddot has no model ({EMBEDDED} is empty); name one with --model")
         return EMBEDDED
     if Path(name).exists() or str(name).count("/") != 1 or str(name)[0] in "./~":
         return model_folder(Path(name).expanduser())
@@ -99,4 +89,4 @@ def find(name: str | Path | None) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=["*.safetensors", "*.json"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise FileNotFoundError(f"there is no folder {name}, and the hub did not give it: {reason}") from None
+        raise FileNotFoundError(f"there is no folder {name}, and fetching it from the hub failed: {reason}") from None

@@ -1,7 +1,7 @@
 """Models on disk. Safetensors and JSON only; nothing is ever unpickled.
 
-A model folder: model.safetensors (or several, with an index), config.json, tokenizer.json, meta.json, and sha256.json,
-the checksums that are verified when a model is loaded. Folders without checksums load too.
+A model folder holds model.safetensors (or several, with an index), config.json, tokenizer.json, meta.json, and
+sha256.json, checksums that are verified on loading. Folders without checksums load too.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from ddot.network.dit import DiTConfig
 from ddot.network.int8 import SCALE, decompress, run_in_int8
 from ddot.network.llama import LlamaConfig
 
-# How config.json names the classes a network is built from.
+# Classes that config.json names.
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
-# Fields that config.json has under another name: models that were written before the field was renamed still load.
+# Fields that config.json stores under an older name, so that earlier models still load.
 _STORED = {"gap_lengths": "rooms"}
 _FIELDS = {stored: field for field, stored in _STORED.items()}
 
@@ -55,24 +55,23 @@ def config_from_json(value: Any) -> Any:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], folder: Path, name: str, shard_bytes: int | None = None) -> None:
-    """`name`.safetensors, or `name`-0001-of-N.safetensors with an index when they are more than `shard_bytes`."""
-    groups: list[dict[str, Tensor]] = [{}]
-    room = shard_bytes or 1 << 62
+    """Write `name`.safetensors, or `name`-0001-of-N.safetensors and an index if they exceed `shard_bytes`."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
     for key, tensor in tensors.items():
-        size = tensor.numel() * tensor.element_size()
-        if size > room and groups[-1]:
-            groups.append({})
-            room = shard_bytes or 1 << 62
-        groups[-1][key] = tensor.detach().cpu().contiguous()
-        room -= size
-    if len(groups) == 1:
-        _save_file(groups[0], folder / f"{name}.safetensors")
+        size += tensor.nbytes
+        if shard_bytes and size > shard_bytes and shards[-1]:
+            shards.append({})
+            size = tensor.nbytes
+        shards[-1][key] = tensor.detach().cpu().contiguous()
+    if len(shards) == 1:
+        _save_file(shards[0], folder / f"{name}.safetensors")
         return
     index: dict[str, str] = {}
-    for number, group in enumerate(groups, 1):
-        file = f"{name}-{number:04d}-of-{len(groups):04d}.safetensors"
-        _save_file(group, folder / file)
-        index |= dict.fromkeys(group, file)
+    for number, shard in enumerate(shards, 1):
+        file = f"{name}-{number:04d}-of-{len(shards):04d}.safetensors"
+        _save_file(shard, folder / file)
+        index |= dict.fromkeys(shard, file)
     (folder / f"{name}.safetensors.index.json").write_text(json.dumps({"weight_map": index}, indent=1))
 
 
@@ -82,13 +81,13 @@ def _save_file(tensors: dict[str, Tensor], path: Path) -> None:
     mode = path.stat().st_mode
     try:
         save_file(tensors, path)
-    except SafetensorError as error:  # no space, above all
+    except SafetensorError as error:  # mostly a full disk
         raise OSError(str(error)) from None
     path.chmod(mode)
 
 
 def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tensor]:
-    """What `save_tensors` wrote."""
+    """The tensors that `save_tensors` wrote."""
     index = folder / f"{name}.safetensors.index.json"
     files = _indexed_files(index) if index.is_file() else [f"{name}.safetensors"]
     tensors: dict[str, Tensor] = {}
@@ -99,7 +98,7 @@ def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tens
             with safe_open(folder / file, "pt", device=device) as opened:
                 tensors |= {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
         except SafetensorError as error:
-            raise ValueError(f"{folder / file} is damaged or no safetensors file ({error}); restore it") from None
+            raise ValueError(f"{folder / file} is damaged or not a safetensors file ({error}); restore it") from None
     return tensors
 
 
@@ -118,7 +117,7 @@ def save_model(
     folder: Path,
     shard_bytes: int | None = None,
 ) -> None:
-    """A model folder. `folder` must exist."""
+    """Write a model into an existing folder."""
     save_tensors(weights, folder, "model", shard_bytes)
     (folder / "config.json").write_text(json.dumps(config_to_json(config), indent=1))
     tokenizer.save(folder / "tokenizer.json")
@@ -126,25 +125,25 @@ def save_model(
 
 
 def model_folder(path: Path | str) -> Path:
-    """The model folder meant by a path: itself, or the latest checkpoint of a run."""
+    """The model folder a path refers to: itself, or the latest checkpoint of a run."""
     path = Path(path)
     for candidate in (path, path / "latest", *reversed(complete_steps(path))):
         if (candidate / "config.json").is_file():
             return candidate
         if candidate != path and candidate.is_dir():
             raise FileNotFoundError(f"the checkpoint {candidate.resolve()} has no config.json; it is damaged")
-    raise FileNotFoundError(f"no model at {path}; wanted a folder with config.json (or a run folder with `latest`)")
+    raise FileNotFoundError(f"no model at {path}; give a folder with config.json, or a run folder")
 
 
 def load_config(path: Path | str) -> DenoiserConfig:
     config = config_from_json(read_json(model_folder(path) / "config.json"))
     if not isinstance(config, DenoiserConfig):
-        raise ValueError(f"{path}/config.json does not describe a network of this project; see `ddot convert`")
+        raise ValueError(f"{path}/config.json does not describe a ddot network; see `ddot convert`")
     return config
 
 
 class _NoValues(TorchFunctionMode):
-    """Leaves out what sets the first values of weights: on `meta` that alone imports for over a second."""
+    """Skips the initialisation of weights: on `meta` its imports alone take over a second."""
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
         keywords = keywords or {}
@@ -154,7 +153,7 @@ class _NoValues(TorchFunctionMode):
 
 
 def without_values(config: DenoiserConfig) -> Denoiser:
-    """The network on `meta`: names and shapes, to be given weights."""
+    """The network on `meta`: names and shapes without weights."""
     with torch.device("meta"), _NoValues():
         return Denoiser(config)
 
@@ -165,9 +164,7 @@ def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenize
     config, tokenizer = load_config(folder), Tokenizer.load(folder)
     check_vocabulary(config, tokenizer, folder)
     model = without_values(config)
-    stored = load_tensors(folder, "model")
-    check_weights(model, stored, folder)
-    check_sums(folder)
+    stored = load_weights(folder, model)
     if int8:
         run_in_int8(model, stored)
     else:
@@ -175,8 +172,16 @@ def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenize
     return model.eval(), tokenizer
 
 
+def load_weights(folder: Path, model: torch.nn.Module) -> dict[str, Tensor]:
+    """The weights of a model folder as they are stored, checked against the network and the checksums."""
+    stored = load_tensors(folder, "model")
+    check_weights(model, stored, folder)
+    check_sums(folder)
+    return stored
+
+
 def check_weights(model: torch.nn.Module, stored: Mapping[str, Tensor], where: Path | str) -> None:
-    """Every name and shape must fit."""
+    """Refuse weights whose names or shapes are not the network's."""
     wanted = model.state_dict()
     weights = {name: weight for name, weight in stored.items() if not name.endswith(SCALE)}
     missing, extra = sorted(wanted.keys() - weights.keys()), sorted(weights.keys() - wanted.keys())
@@ -184,12 +189,12 @@ def check_weights(model: torch.nn.Module, stored: Mapping[str, Tensor], where: P
     if missing or extra or wrong:
         raise ValueError(
             f"the weights in {where} do not fit its config.json: "
-            f"missing {missing[:3]}, not expected {extra[:3]}, of another shape {wrong[:3]}"
+            f"missing {missing[:3]}, unexpected {extra[:3]}, of another shape {wrong[:3]}"
         )
 
 
 def check_sums(folder: Path) -> None:
-    """Refuse damaged weights, where the folder has checksums (0.1 s for the 129 MB of the embedded model)."""
+    """Refuse damaged weights if the folder has checksums (0.1 s for the 129 MB of the embedded model)."""
     if is_sealed(folder):
         check_seal(folder, "model")
 
@@ -203,7 +208,7 @@ def check_vocabulary(config: DenoiserConfig, tokenizer: Tokenizer, where: Path |
 
 
 def complete_steps(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first. They are complete: a folder gets such a name when it is."""
+    """The checkpoints of a run, oldest first. A folder gets such a name only when it is complete."""
     return sorted(folder for folder in run.glob("step-*") if folder.is_dir())
 
 

@@ -1,7 +1,7 @@
-"""Weights as 8-bit integers with a scale for each row: a quarter of the size, and faster on a CPU.
+"""Weights as 8-bit integers with one scale per row: a quarter of the size, and faster on a CPU.
 
 A matrix w is stored as round(w / scale) in int8 and scale = max|row| / 127. On a CPU its products run in torch's
-8-bit kernels; the activations of a call are quantised too, each row of them with a scale of its own.
+8-bit kernels; activations are quantised dynamically, with one scale per row.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ def to_int8(rows: Float[Tensor, "n k"]) -> tuple[Int8[Tensor, "n k"], Float[Tens
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in 8-bit integers: oneDNN's kernels, weights packed for this processor.
+    """A linear layer in 8-bit integers with oneDNN's kernels, its weights packed for this processor.
 
-    `fine`: what is lost of the activations by rounding is multiplied as well, for twice the work.
+    `fine`: the rounding error of the activations is multiplied as well, for twice the work.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Int8Linear(nn.Module):
         return out.unflatten(0, x.shape[:-1])
 
     def _product(self, whole: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
-        """With whole numbers, which are at most half of `most`."""
-        zero = self.most // 2 + 1  # unsigned activations are what the processor's instruction takes
+        """The product with whole numbers of magnitude at most `most` / 2."""
+        zero = self.most // 2 + 1  # the processor's instruction takes unsigned activations
         unsigned = whole.add(zero).clamp_(0, self.most).to(torch.uint8)
         return _qlinear(unsigned, zero, self.packed, self.scale, self.zero)
 
@@ -69,17 +69,16 @@ def _qlinear(x: Tensor, x_zero: int, packed: Tensor, scale: Tensor, zero: Tensor
 
 @cache
 def most_exact() -> int:
-    """The largest activation whose products this processor adds up exactly.
+    """The largest activation whose products this processor sums exactly.
 
-    Processors without VNNI add two products of 8 bits in 16 bits, and what does not fit is cut off without a word. With
-    activations of 7 bits everything fits.
+    Processors without VNNI add two 8-bit products in 16 bits and saturate silently. Activations of 7 bits always fit.
     """
     n, k = 16, 64
     packed = torch.ops.onednn.qlinear_prepack(torch.full((n, k), 127, dtype=torch.int8), None)
-    for rows in (1, 32):  # one row may have a kernel of its own
+    for rows in (1, 32):  # a single row may use another kernel
         largest = torch.full((rows, k), 255, dtype=torch.uint8)
-        found = _qlinear(largest, 0, packed, torch.ones(n), torch.zeros(n, dtype=torch.long))
-        if not bool((found == 255 * 127 * k).all()):
+        sums = _qlinear(largest, 0, packed, torch.ones(n), torch.zeros(n, dtype=torch.long))
+        if not bool((sums == 255 * 127 * k).all()):
             return 127
     return 255
 
@@ -95,7 +94,7 @@ class Int8Table(nn.Module):
     def __init__(self, weight: Int8[Tensor, "V d"], scale: Float[Tensor, "V"]):
         super().__init__()
         self.weight, self.scale = weight, scale
-        self.linear = Int8Linear(weight, scale, fine=True)  # decides between words, and is asked at few slots
+        self.linear = Int8Linear(weight, scale, fine=True)  # worth it: chooses the words, and runs at few slots
 
     def forward(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
         return self.weight[x].float() * self.scale[x][..., None]
@@ -117,7 +116,7 @@ def compress(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def decompress(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Float32 weights from any storage."""
+    """Float32 weights from stored ones, compressed or not."""
     return {
         name: weight.float() * stored[name + SCALE][:, None] if name + SCALE in stored else weight.float()
         for name, weight in stored.items()
@@ -126,9 +125,10 @@ def decompress(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
-    """Give a network (which may be on `meta`) its stored weights and let its matrices multiply in int8."""
+    """Load stored weights into a network (which may be on `meta`), with its matrices in int8."""
     stored = stored if any(name.endswith(SCALE) for name in stored) else compress(stored)
-    floats = decompress({name: weight for name, weight in stored.items() if _is_float(name, stored)})
+    in_float = [name for name in stored if not name.endswith(SCALE) and name + SCALE not in stored]
+    floats = decompress({name: stored[name] for name in in_float})
     for path, module in list(model.named_modules()):
         name = f"{path}.weight"
         if name + SCALE in stored and isinstance(module, nn.Linear):
@@ -139,10 +139,6 @@ def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
     for name in [name for name, _ in model.named_parameters() if name + SCALE in stored]:  # a bare matrix
         floats[name] = stored[name].float() * stored[name + SCALE][:, None]
     model.load_state_dict({**model.state_dict(), **floats}, assign=True)
-
-
-def _is_float(name: str, stored: Mapping[str, Tensor]) -> bool:
-    return not name.endswith(SCALE) and name + SCALE not in stored
 
 
 def _replace(model: nn.Module, path: str, new: nn.Module) -> None:

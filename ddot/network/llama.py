@@ -1,4 +1,4 @@
-"""A Llama-family transformer (SmolLM2 and its kin) that reads in both directions, or as it is told to.
+"""A Llama-family transformer (such as SmolLM2), bidirectional unless configured otherwise.
 
 RMSNorm, grouped-query attention, SwiGLU, tied embeddings. The projections that share an input are stored as one
 matrix: q, k, v in `attn_qkv`, gate and up in `mlp_in`.
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ddot.network.trunk import Attention, Reading, both_ways, left_to_right, rotary, rotate
+from ddot.network.trunk import Angles, Attention, Hidden, Reading, both_ways, left_to_right, rotary, rotate
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class LlamaConfig:
     vocabulary: int
     rotary_base: float = 100_000.0
     norm_eps: float = 1e-5
-    causal: bool = False  # the base language model reads left to right; infilling reads both ways
+    causal: bool = False  # as the base language model
 
     @classmethod
     def smollm2_135m(cls, vocabulary: int) -> "LlamaConfig":
@@ -37,7 +37,7 @@ class LlamaConfig:
 class RMSNorm(nn.RMSNorm):
     """In float32, whatever the precision of the input."""
 
-    def forward(self, h: Float[Tensor, "B L d"]) -> Float[Tensor, "B L d"]:
+    def forward(self, h: Hidden) -> Hidden:
         return super().forward(h.float()).to(h.dtype)
 
 
@@ -53,9 +53,7 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(d, 2 * inner, bias=False)
         self.mlp_out = nn.Linear(inner, d, bias=False)
 
-    def forward(
-        self, h: Float[Tensor, "B L d"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"], attention: Attention
-    ) -> Float[Tensor, "B L d"]:
+    def forward(self, h: Hidden, cos: Angles, sin: Angles, attention: Attention) -> Hidden:
         c = self.config
         qkv = self.attn_qkv(self.norm1(h)).unflatten(-1, (-1, c.head_width))
         qk, v = qkv.split([c.heads + c.key_heads, c.key_heads], 2)
@@ -72,7 +70,7 @@ class Table(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, width))
 
-    def forward(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
+    def forward(self, x: Int[Tensor, "B L"]) -> Hidden:
         return nn.functional.embedding(x, self.weight)
 
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]:
@@ -80,12 +78,11 @@ class Table(nn.Module):
 
 
 class Llama(nn.Module):
-    """embed → blocks → norm; logits against the embedding matrix. σ is not used: the denoiser adds the time."""
+    """embed → blocks → norm; logits from the embedding matrix. σ is unused: the denoiser adds the time."""
 
     def __init__(self, config: LlamaConfig):
         super().__init__()
         self.config = config
-        self.width = config.width
         self.embed_tokens = Table(config.vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = RMSNorm(config.width, config.norm_eps)
@@ -95,16 +92,12 @@ class Llama(nn.Module):
                 residual = name.endswith(("attn_out.weight", "mlp_out.weight"))
                 nn.init.normal_(parameter, std=0.02 / ((2 * config.blocks) ** 0.5 if residual else 1))
 
-    def embed(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
+    def embed(self, x: Int[Tensor, "B L"]) -> Hidden:
         return self.embed_tokens(x)
 
     def hidden(
-        self,
-        h: Float[Tensor, "B L d"],
-        positions: Float[Tensor, "B L"],
-        sigma: Float[Tensor, "B"],
-        reading: Reading | None = None,
-    ) -> Float[Tensor, "B L d"]:
+        self, h: Hidden, positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"], reading: Reading | None = None
+    ) -> Hidden:
         reading = reading or (left_to_right if self.config.causal else both_ways)
         cos, sin = rotary(positions, self.config.head_width, self.config.rotary_base)
         for number, block in enumerate(self.blocks):

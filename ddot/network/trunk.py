@@ -1,4 +1,4 @@
-"""What every trunk offers the denoiser, and the attention they share."""
+"""The interface of a trunk, and the attention that trunks share."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,42 +6,38 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-# What slots take from each other, given queries, keys and values.
+Hidden = Float[Tensor, "B L d"]
+Angles = Float[Tensor, "B L D"]  # a number per slot and dimension of a head
+# (queries, keys, values) → outputs.
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-# How a text is read: the attention of each block, by its number.
+# Who attends to whom: the attention of each block, by its number.
 Reading = Callable[[int], Attention]
 
 
 @runtime_checkable
 class Trunk(Protocol):
-    """A transformer seen from outside."""
+    """A transformer as the denoiser sees it."""
 
-    width: int
+    blocks: nn.ModuleList
 
-    def embed(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]: ...
+    def embed(self, x: Int[Tensor, "B L"]) -> Hidden: ...
 
     def hidden(
-        self,
-        h: Float[Tensor, "B L d"],
-        positions: Float[Tensor, "B L"],
-        sigma: Float[Tensor, "B"],
-        reading: Reading | None = None,
-    ) -> Float[Tensor, "B L d"]:
+        self, h: Hidden, positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"], reading: Reading | None = None
+    ) -> Hidden:
         """The last hidden vectors, ready for a linear head. `positions` are in rotary units, σ is the total noise.
 
-        Without a `reading` the trunk reads as it is made to: both ways, unless its configuration says otherwise.
+        The default `reading` is the configuration's: both ways, unless it is causal.
         """
         ...
 
     def logits(self, hidden: Float[Tensor, "M d"]) -> Float[Tensor, "M V"]: ...
 
 
-def rotary(
-    positions: Float[Tensor, "B L"], head_width: int, base: float
-) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L D"]]:
+def rotary(positions: Float[Tensor, "B L"], head_width: int, base: float) -> tuple[Angles, Angles]:
     """(cos, signed sin) of position × frequency for real-valued positions, in float32; the pairs are (i, i + D/2)."""
     half = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device) / head_width
     angles = positions.float()[..., None] * base**-half
@@ -49,42 +45,45 @@ def rotary(
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
-def rotate(
-    heads: Float[Tensor, "B L H D"], cos: Float[Tensor, "B L D"], sin: Float[Tensor, "B L D"]
-) -> Float[Tensor, "B L H D"]:
+def rotate(heads: Float[Tensor, "B L H D"], cos: Angles, sin: Angles) -> Float[Tensor, "B L H D"]:
     """Rotate the pairs (i, i + D/2) of each head by the slot's angles."""
     cos, sin = cos[:, :, None].to(heads.dtype), sin[:, :, None].to(heads.dtype)
     return heads * cos + heads.roll(heads.shape[-1] // 2, -1) * sin
 
 
 def attend(
-    q: Float[Tensor, "B L H D"], k: Float[Tensor, "B L K D"], v: Float[Tensor, "B L K D"]
+    q: Float[Tensor, "B L H D"],
+    k: Float[Tensor, "B N K D"],
+    v: Float[Tensor, "B N K D"],
+    is_causal: bool = False,
+    attn_mask: Bool[Tensor, "B 1 L N"] | None = None,
 ) -> Float[Tensor, "B L HD"]:
-    """Attention of every slot to every slot; H / K query heads share a key head."""
-    return _attention(q, k, v)
+    """Attention, by default of every slot to every slot; H / K query heads share a key head."""
+    gqa = q.shape[2] != k.shape[2]
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    out = scaled_dot_product_attention(q, k, v, attn_mask, is_causal=is_causal, enable_gqa=gqa)
+    return out.transpose(1, 2).flatten(2)
 
 
-def attend_before(
-    q: Float[Tensor, "B L H D"], k: Float[Tensor, "B L K D"], v: Float[Tensor, "B L K D"]
-) -> Float[Tensor, "B L HD"]:
+def attend_before(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention of every slot to itself and to the slots before it."""
-    return _attention(q, k, v, is_causal=True)
+    return attend(q, k, v, is_causal=True)
 
 
 def both_ways(block: int) -> Attention:
-    """A `Reading`: every slot sees every slot."""
+    """A `Reading`: every slot attends to every slot."""
     return attend
 
 
 def left_to_right(block: int) -> Attention:
-    """A `Reading`: every slot sees itself and the slots before it."""
+    """A `Reading`: every slot attends to itself and to the slots before it."""
     return attend_before
 
 
 class Memory:
-    """A `Reading` from left to right that keeps the keys and values of what it has read: only new slots are read.
+    """A `Reading` from left to right with a key-value cache: only new slots are computed.
 
-    `seen` says which slots of the whole rows may be looked at; the others see themselves alone.
+    `seen`: which slots of the whole rows may be attended to; the others attend to themselves alone.
     """
 
     def __init__(self, seen: Bool[Tensor, "B L"]):
@@ -102,15 +101,7 @@ class Memory:
         self.past[block] = k, v
         new, read = q.shape[1], k.shape[1]
         slot = torch.arange(read, device=q.device)
-        # A slot always sees itself: attention to nothing is no number, and would spread from there.
+        # A slot always attends to itself: attention to nothing is NaN, which would spread.
         visible = self.seen[:, None, :read] | (slot[read - new :, None] == slot)
         visible = visible & (slot[read - new :, None] >= slot)
-        return _attention(q, k, v, attn_mask=visible[:, None])
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, attn_mask: Tensor | None = None) -> Tensor:
-    gqa = q.shape[2] != k.shape[2]
-    out = scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask, is_causal=is_causal, enable_gqa=gqa
-    )
-    return out.transpose(1, 2).flatten(2)
+        return attend(q, k, v, attn_mask=visible[:, None])

@@ -1,1 +1,1 @@
-"""Configuration, recipes, batches, the loop, the run folder."""
+"""Configuration, recipes, batches, the loop, checkpoints."""

@@ -1,7 +1,7 @@
-"""Training batches: passages from packed corpora, masked, hinted and coupled. Runs on the CPU, in worker processes.
+"""Training batches: passages from packed corpora, masked, hinted and coupled, on the CPU in worker processes.
 
-Batch number `step` is a pure function of (seed, step): the loader's position is a single number, and neither the number
-of workers nor the number of processes changes what is trained on.
+A batch is a pure function of (seed, step): the state of the loader is a single number, and batches do not depend on the
+number of workers or processes.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from ddot.methods.method import Trainable
 
 @dataclass(frozen=True)
 class Passage:
-    """Tokens, whether the text really begins and ends there, and after how many tokens its sentences end."""
+    """Tokens, whether the text begins and ends with them, and after how many tokens its sentences end."""
 
     tokens: Int[np.ndarray, "n"]
     begins: bool = True
@@ -38,7 +38,7 @@ class Passage:
 
     @property
     def ends_sentence(self) -> Bool[np.ndarray, "n"]:
-        """For each token: does a sentence end with it?"""
+        """Whether a sentence ends with each token."""
         ends = np.zeros(len(self.tokens), bool)
         ends[self.sentences - 1] = True
         return ends
@@ -53,7 +53,7 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class WholeSentences:
-    """One to `most` consecutive sentences, of the lengths the corpus has; those that do not fit are redrawn."""
+    """One to `most` consecutive sentences; those that do not fit are redrawn."""
 
     most: int = 1
     tries: int = 20
@@ -70,9 +70,9 @@ class WholeSentences:
 
 @dataclass(frozen=True)
 class ManySentences:
-    """Consecutive whole sentences that take between `low` · longest and `longest` tokens.
+    """Consecutive whole sentences of together `low` · longest to `longest` tokens.
 
-    Texts too short for that are redrawn; after `tries` draws the longest one seen is taken.
+    Shorter texts are redrawn; after `tries` draws the longest one is used.
     """
 
     low: float = 0.6
@@ -120,7 +120,7 @@ class EitherCut:
         return (self.first if rng.random() < self.share else self.second)(corpus, longest, rng)
 
 
-# What is masked as a whole: numbers the unit that each token belongs to.
+# The index of the unit that each token belongs to; units are masked as a whole.
 Unit = Callable[[Tokenizer, Int[np.ndarray, "n"]], Int[np.ndarray, "n"]]
 
 
@@ -133,21 +133,21 @@ class Plan:
     cut: Cut = WholeSentences()
     telling: Telling = Telling(located=0.0)  # noqa: RUF009
     lengths: tuple[int, ...] = (64,)  # L, one drawn per batch
-    whole_words: float = 1.0  # share of rows masked by unit; the others by token
+    whole_words: float = 1.0  # share of rows masked by unit, the others by token
     unit: Unit = Tokenizer.words
     full_noise: float = 0.0  # share of rows at t = 1, where sampling starts
     least_noise: float = 1e-3  # t of the other rows is drawn from U(least_noise, 1)
     left_to_right: float = 0.0  # share of rows whose blanks are revealed from the left
     weight: float = 1.0
-    # Corpora by name; none: all that no other plan names. A plan without any corpus is dropped.
+    # Names of corpora; none: all that no other plan names. A plan without a corpus is dropped.
     sources: tuple[str, ...] = ()
 
 
 class Batches(Dataset[tuple[int, Slots]]):
-    """The batches of a run, by number. An item is (index of the plan, slots); a process sees only its own rows.
+    """The batches of a run by number: (index of the plan, slots), with only the rows of this process.
 
-    `slots` is the size B · L of the global batch. `edges` adds a token at both ends of a passage that says whether the
-    text really begins and ends there.
+    `slots`: B · L of the global batch. `edges` adds a token at both ends of a passage that says whether the text begins
+    and ends there.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Batches(Dataset[tuple[int, Slots]]):
             if corpus.tokenizer != fingerprint(tokenizer):
                 raise ValueError(
                     f"{corpus.folder} was packed with another tokenizer ({corpus.meta['vocabulary']} tokens) than the "
-                    f"model's ({tokenizer.vocabulary.base}); pack it again with the model's tokenizer.json"
+                    f"model's ({tokenizer.vocabulary.base}); pack it with the model's tokenizer.json"
                 )
         for L in {L for plan in plans for L in plan.lengths}:
             if 2 * edges >= L:
@@ -233,12 +233,12 @@ _AHEAD = "ddot-batches-ahead"
 
 
 def _leave_interrupts_to_the_main_process(worker: int) -> None:
-    # Ctrl-C reaches every process of the terminal, but a run that saves itself still needs its last batch.
+    # Ctrl-C reaches every process of the terminal, but the run still needs its last batch before it saves.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
-    """The same batches, received by a thread: unpickling one takes milliseconds in which the device would idle."""
+    """The same batches, received in a thread: unpickling one takes milliseconds in which the device would idle."""
     taken: queue.Queue[tuple[int, Slots] | BaseException | None] = queue.Queue(2)
     closed = threading.Event()
 
@@ -249,7 +249,7 @@ def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
                 if closed.is_set():
                     return
             taken.put(None)
-        except BaseException as error:  # raised again in the thread that asks for the batch
+        except BaseException as error:  # raised again in the main thread
             taken.put(error.with_traceback(None))
 
     thread = threading.Thread(target=take, name=_AHEAD, daemon=True)
@@ -261,25 +261,25 @@ def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
             yield batch
     finally:
         closed.set()
-        while thread.is_alive():  # it may be waiting for space in the queue
+        while thread.is_alive():  # it may be waiting to put a batch
             with suppress(queue.Empty):
                 taken.get(timeout=0.05)
-        del batches  # end the workers now: an exception's traceback would keep them alive
+        del batches  # ends the workers, which an exception's traceback would keep alive
 
 
 def revealed_from_the_left(slots: Slots) -> Float[Tensor, "B L"]:
-    """The batch's uniform numbers, sorted in descending order within each blank: the last tokens are masked first.
+    """The batch's uniform numbers, descending within each blank: the last tokens are masked first.
 
-    At any t what is left of a blank is then a prefix of it. Slots must be in text order.
+    At any t the unmasked part of a blank is then a prefix of it. Slots must be in text order.
     """
     run = torch.nn.functional.pad((slots.kind[:, 1:] != slots.kind[:, :-1]).cumsum(1), (1, 0)).double()
-    descending = (run - (run - slots.u.clamp(max=1)).sort(1).values).float()  # every run keeps its place in the row
+    descending = (run - (run - slots.u.clamp(max=1)).sort(1).values).float()  # runs keep their places
     return torch.where(slots.kind == RESPONSE, descending, slots.u)
 
 
 def with_edges(
     tokens: Int[np.ndarray, "n"], is_prompt: Bool[np.ndarray, "n"], begins: bool, ends: bool, tokenizer: Tokenizer
 ) -> tuple[Int[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
-    """The text between two given tokens: the edge token where it really begins or ends, [sep] where it is cut."""
+    """The text between two given tokens: the edge token where it begins or ends, [sep] where it is cut."""
     marks = [tokenizer.edge if real else tokenizer.vocabulary.sep for real in (begins, ends)]
     return np.array([marks[0], *tokens, marks[1]], np.int64), np.array([True, *is_prompt, True], bool)

@@ -1,4 +1,4 @@
-"""The configuration of a run, as frozen dataclasses. `recipes` has the ready-made ones."""
+"""The configuration of a run as frozen dataclasses, and `--set` overrides. `recipes` has ready-made ones."""
 
 import dataclasses
 import types
@@ -16,9 +16,8 @@ from ddot.training.batches import Plan
 class Data:
     """Packed corpora under `folder`, drawn from in proportion to their weights.
 
-    With `texts` (files or hub names) a run packs them itself, into its own folder, before it starts: with the
-    tokenizer of the model it starts from, or with a byte-level BPE of `tokens` tokens learnt from them. `dev` is then
-    a text of the same kinds and packed likewise.
+    A run with `texts` (files or hub names) first packs them into its own folder, with the tokenizer of the model it
+    starts from or a byte-level BPE of `tokens` tokens learnt from them. `dev` is then such a text, too.
     """
 
     folder: str = ""
@@ -26,11 +25,11 @@ class Data:
     texts: tuple[str, ...] = ()
     tokens: int = 4096
     dev: str | None = None  # a packed corpus that is never trained on
-    edges: bool = True  # a token at both ends that says whether the text begins and ends there
+    edges: bool = True  # a token at both ends: whether the text begins and ends there
     workers: int = 0
 
 
-# What the numbers of a training must be, and which.
+# Valid ranges of the fields of `Training`.
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("at least 1", lambda n: n >= 1, "steps slots accumulate log_every dev_batches shard_bytes"),
     ("more than 0", lambda x: x > 0, "seconds clip"),
@@ -43,7 +42,7 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 
 @dataclass(frozen=True)
 class Training:
-    """A run ends after `steps` or `seconds`, whichever comes first, with its schedule finished."""
+    """A run ends after `steps` or `seconds`, whichever comes first, with its schedule complete."""
 
     steps: int | None = None
     seconds: float | None = None  # excluding compilation
@@ -57,13 +56,13 @@ class Training:
     warmup: int = 100
     decay: float = 0.2
     clip: float = 1.0
-    average: float = 0.999  # decay of the moving average of weights that is saved as the model; 0: none
+    average: float = 0.999  # decay of the moving average that is saved as the model; 0: none
     position_factor: float = 10.0  # λ
     position_warmup: int = 0  # steps over which λ rises from 0
     bf16: bool = False
     compile: bool = False
     sharded: bool = False  # FSDP2 instead of DDP, when there are several processes
-    only: tuple[str, ...] = ()  # prefixes of the names of weights to train; none: all
+    only: tuple[str, ...] = ()  # name prefixes of the weights to train; none: all
     device: str = "cpu"
     seed: int = 0
     save_every: int = 1_000  # steps; 0: never, not even at the end
@@ -84,14 +83,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a run is made of. `ddot train` finds it by name in `recipes`."""
+    """The whole configuration of a run. `ddot train` finds it by name in `recipes`."""
 
     name: str
     network: Callable[[Vocabulary], DenoiserConfig]
     data: Data
     plans: tuple[Plan, ...]
     training: Training
-    start: str | None = None  # a model folder whose trunk and heads the network starts with
+    start: str | None = None  # a model folder whose weights the network starts with
 
 
 C = TypeVar("C")
@@ -102,13 +101,13 @@ def override(config: C, settings: Sequence[str]) -> C:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set wants NAME=VALUE, got '{setting}'; for example training.steps=200")
+            raise ValueError(f"--set takes NAME=VALUE, such as training.steps=200; got '{setting}'")
         config = _set(config, path.strip().split("."), text.strip(), path)
     return config
 
 
 def _set(config: Any, names: list[str], text: str, path: str) -> Any:
-    """The configuration with the field at `names` parsed from text; `path` is what the user wrote."""
+    """The configuration with the field at `names` parsed from text; `path` is for error messages."""
     fields = [field.name for field in dataclasses.fields(config)]
     if names[0] not in fields:
         raise ValueError(f"there is no setting '{path}'; {type(config).__name__} has {', '.join(fields)}")
@@ -125,10 +124,6 @@ def _set(config: Any, names: list[str], text: str, path: str) -> Any:
     return dataclasses.replace(config, **{names[0]: changed})
 
 
-def _truth(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
 def _pair(text: str) -> tuple[float, float]:
     first, second = text.split(",")
     return float(first), float(second)
@@ -139,9 +134,9 @@ def _weighted(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((name.strip(), float(weight or 1)) for name, _, weight in named)
 
 
-# How the text of a setting is read, and what is asked for when it cannot be.
+# How each type of setting is parsed, and how an error message describes it.
 _READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
-    bool: (_truth, "true or false"),
+    bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
     int: (int, "a whole number"),
     float: (float, "a number"),
     str: (str, "a text"),
@@ -165,6 +160,6 @@ def _parse(text: str, kind: Any, path: str) -> Any:
             except (ValueError, KeyError):
                 continue
     if not wanted:
-        raise ValueError(f"{path} is code, not a value: change it in a recipe of your own")
+        raise ValueError(f"{path} is code, not a value; change it in a recipe of your own")
     optional = " or none" if type(None) in options else ""
-    raise ValueError(f"{path} wants {' or '.join(wanted)}{optional}, got '{text}'")
+    raise ValueError(f"{path} must be {' or '.join(wanted)}{optional}, got '{text}'")

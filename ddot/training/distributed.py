@@ -1,4 +1,4 @@
-"""One process or many: starting, wrapping the network, gathering and distributing its state.
+"""One process or many: process groups, wrapping the network, gathering and distributing its state.
 
 Under torchrun every process holds rows of the same global batch. DDP keeps a copy of the weights in each, FSDP2
 (`training.sharded`) a shard. States are gathered on process 0 and distributed from there, so a run may resume with
@@ -31,9 +31,9 @@ from ddot.network.devices import device_of
 
 @contextmanager
 def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[int, int, torch.device]]:
-    """(rank, world, device) of this process. Under torchrun it joins the others, unless the caller has done so.
+    """(rank, world, device) of this process. Under torchrun it joins the process group, unless it already has.
 
-    `patience`: how long processes wait for each other; torch's own default otherwise.
+    `patience`: how long processes wait for each other; None: torch's default.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     where = device_of(device)
@@ -57,8 +57,8 @@ def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[
             dist.destroy_process_group()
 
 
-def spread(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: bool) -> nn.Module:
-    """The objective, ready for this number of processes: as it is, replicated, or sharded block by block."""
+def parallelise(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: bool) -> nn.Module:
+    """The objective for this number of processes: unchanged, replicated, or sharded block by block."""
     if world == 1:
         return objective
     if not sharded:
@@ -70,7 +70,7 @@ def spread(objective: nn.Module, blocks: nn.ModuleList, world: int, sharded: boo
 
 @contextmanager
 def exchanging(parallel: nn.Module, last: bool) -> Iterator[None]:
-    """Inside it a part of a batch is worked on: gradients go to the other processes with the last part only."""
+    """A context for one part of a batch: gradients are exchanged with the last part only."""
     if isinstance(parallel, nn.parallel.DistributedDataParallel) and not last:
         with parallel.no_sync():
             yield
@@ -80,16 +80,21 @@ def exchanging(parallel: nn.Module, last: bool) -> Iterator[None]:
     yield
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """The full tensor on the CPU, gathered if it is sharded (every process must ask)."""
-    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu()
+def gathered(tensor: Tensor) -> Tensor:
+    """The whole tensor, gathered if it is sharded (all processes must call this)."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def place(weight: Tensor, value: Tensor) -> None:
-    """Set a weight, sharded or not, to a whole tensor (every process must ask)."""
+def sharded_like(weight: Tensor, value: Tensor) -> Tensor:
+    """A whole tensor, sharded as the weight is (all processes must call this)."""
     if isinstance(weight, DTensor):
-        value = distribute_tensor(value.to(weight.device), weight.device_mesh, weight.placements)
-    weight.copy_(value)
+        return distribute_tensor(value.to(weight.device), weight.device_mesh, weight.placements)
+    return value
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The whole tensor on the CPU (all processes must call this)."""
+    return gathered(tensor).detach().cpu()
 
 
 def whole_state(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
@@ -103,8 +108,8 @@ def whole_state(model: nn.Module, optimisers: list[torch.optim.Optimizer]) -> di
     return flat
 
 
-def hand_out(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Mapping[str, Tensor]) -> None:
-    """The inverse of `whole_state`: process 0 has the tensors, all processes take their part."""
+def distribute_state(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Mapping[str, Tensor]) -> None:
+    """The inverse of `whole_state`: process 0 holds the tensors, every process gets its part."""
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=dist.is_initialized())
     weights: Any = {name.removeprefix("weights/"): value for name, value in flat.items() if name.startswith("weights/")}
     set_model_state_dict(model, weights, options=options)
@@ -117,7 +122,7 @@ def hand_out(model: nn.Module, optimisers: list[torch.optim.Optimizer], flat: Ma
                 given.setdefault(rest[1], {})[rest[0]] = value
         if {name: set(entries) for name, entries in given.items()} != {n: set(e) for n, e in state["state"].items()}:
             raise AnotherRun(
-                "its optimizer state is of other optimizers; keep training.matrix_rate and training.only as they were"
+                "its state is of other optimizers; keep training.matrix_rate and training.only as they were"
             )
         state["state"] = given
     set_optimizer_state_dict(model, optimisers, state, options=options)
@@ -139,7 +144,7 @@ def mean(tensor: Tensor) -> Tensor:
 
 
 def largest(*values: float) -> list[float]:
-    """Each number's largest value among the processes, everywhere: what they must agree on."""
+    """The largest value of each number among the processes, on which all agree."""
     if not dist.is_initialized():
         return list(values)
     shared = torch.tensor(values, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")

@@ -1,4 +1,4 @@
-"""What a run trains: the network, its optimizers and the moving average of its weights, in one process or many."""
+"""What a run trains: the network, its optimizers and the moving average of its weights."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ from ddot.methods.method import Trainable
 from ddot.network.denoiser import Denoiser, compile_blocks
 from ddot.network.folder import check_weights, load_config, load_tensors, read_json, without_values
 from ddot.training.batches import Batches, Plan
+from ddot.training.checkpoints import damaged
 from ddot.training.config import Training
-from ddot.training.distributed import exchanging, hand_out, mean, place, spread, whole, whole_state
+from ddot.training.distributed import distribute_state, exchanging, mean, parallelise, sharded_like, whole, whole_state
 from ddot.training.optimisers import Average, make_optimisers
-from ddot.training.run_folder import damaged
 
 
 class Objective(nn.Module):
@@ -37,14 +37,13 @@ class Objective(nn.Module):
 
 
 class Learner:
-    """One process's share of what is trained. All processes must call `weights`, `state` and `restore` together."""
+    """One process's part of the training. All processes must call `weights`, `state` and `restore` together."""
 
     def __init__(self, model: Denoiser, settings: Training, device: torch.device, world: int):
         freeze_all_but(model, settings.only)
         self.settings, self.device = settings, device
         self.objective = Objective(model.to(device))
-        blocks: nn.ModuleList = model.trunk.blocks  # type: ignore[attr-defined]
-        self.parallel = spread(self.objective, blocks, world, settings.sharded)
+        self.parallel = parallelise(self.objective, model.trunk.blocks, world, settings.sharded)
         self.optimisers = make_optimisers(self.model, settings)
         self.average = Average(dict(self.model.named_parameters()), settings.average) if settings.average else None
 
@@ -53,7 +52,7 @@ class Learner:
         return self.objective.model
 
     def compile(self) -> None:
-        """Compile the blocks. After `restore`: compiled modules are not given new weights."""
+        """Compile the blocks, after `restore`: compiled modules take no new weights."""
         if self.settings.compile:
             compile_blocks(self.model)
 
@@ -83,7 +82,7 @@ class Learner:
 
     @torch.no_grad()
     def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
-        """Mean losses over the first batches, always the same ones, and over all processes."""
+        """Losses averaged over the same first batches at every call, and over all processes."""
         count = self.settings.dev_batches
         total = torch.zeros(len(LOSSES), device=self.device)
         for step in range(count):
@@ -100,29 +99,29 @@ class Learner:
         return {name: whole(weight) for name, weight in weights.items()}
 
     def state(self) -> dict[str, Tensor]:
-        """What a resumed run needs beside the model: weights and optimizer state, on process 0."""
+        """What resuming needs beside the model: raw weights and optimizer state, on process 0."""
         return whole_state(self.objective, self.optimisers)
 
     def copy(self, weights: dict[str, Tensor]) -> Denoiser:
-        """A network with these weights that is neither compiled nor spread over processes."""
+        """A network with these weights, neither compiled nor distributed."""
         model = without_values(self.model.config)
         model.load_state_dict(weights, assign=True)
         return model.to(self.device).eval()
 
     def restore(self, folder: Path, tokenizer: Tokenizer, rank: int) -> tuple[int, float]:
-        """Continue from a checkpoint. Returns its (step, seconds so far)."""
+        """Resume from a checkpoint. Returns its (step, seconds so far)."""
         with damaged(folder):
             meta = read_json(folder / "meta.json")
             same_tokens = fingerprint(Tokenizer.load(folder)) == fingerprint(tokenizer)
             if load_config(folder) != self.model.config or not same_tokens:
-                raise ValueError("it holds another network or vocabulary than the recipe; resume with its own settings")
+                raise ValueError("its network or vocabulary is not the recipe's; resume with the same settings")
             state = load_tensors(folder / "state", "state") if rank == 0 else {}
             saved = load_tensors(folder, "model")
             check_weights(self.model, saved, folder)
             check_seal(folder)
-            hand_out(self.objective, self.optimisers, state)
+            distribute_state(self.objective, self.optimisers, state)
             for name, weight in (self.average.weights if self.average else {}).items():
-                place(weight, saved[name])
+                weight.copy_(sharded_like(weight, saved[name]))
             return meta["step"], meta["seconds"]
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -130,7 +129,7 @@ class Learner:
 
 
 def freeze_all_but(model: Denoiser, only: Sequence[str]) -> None:
-    """Train only the weights whose names start with one of these; with none given, all of them."""
+    """Train only weights whose names start with one of these; all if none are given."""
     if only:
         names = [name for name, _ in model.named_parameters()]
         for start in only:
@@ -142,6 +141,6 @@ def freeze_all_but(model: Denoiser, only: Sequence[str]) -> None:
 
 
 def interleaved(slots: Slots, parts: int) -> Iterator[Slots]:
-    """The rows of a batch in so many interleaved parts."""
+    """The rows of a batch in interleaved parts."""
     for i in range(parts):
         yield Slots(**{field.name: getattr(slots, field.name)[i::parts] for field in dataclasses.fields(slots)})

@@ -1,29 +1,22 @@
-"""The training loop, from top to bottom in `train`. Names no method: a run's plans bring their own."""
+"""The training loop, top to bottom in `_train`. Names no method: a run's plans bring their own."""
 
-import dataclasses
-import re
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ddot import __version__
-from ddot.data.tokenizer import Tokenizer
 from ddot.interrupts import interruptions
-from ddot.network.folder import model_folder, read_json, save_model, save_tensors
 from ddot.training.batches import Batches
+from ddot.training.checkpoints import check_space, describe, earlier_runs, open_run, save_checkpoint
 from ddot.training.config import Run
 from ddot.training.distributed import largest, processes
 from ddot.training.learner import Learner
 from ddot.training.meter import Meter, progress
 from ddot.training.optimisers import warm_hold_decay
 from ddot.training.previews import preview
-from ddot.training.run_folder import check_room, open_run, save_step
 from ddot.training.setup import build, open_data
-from ddot.version import commit
 
 
 def train(run: Run, output: Path, resume: bool = False) -> dict[str, Any]:
@@ -34,7 +27,7 @@ def train(run: Run, output: Path, resume: bool = False) -> dict[str, Any]:
 
 
 def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: torch.device) -> dict[str, Any]:
-    """Train in one process. A function of its own: all it holds must be freed before the process group is."""
+    """Train in one process. A function of its own: all its objects must be freed before the process group."""
     settings = run.training
     checkpoint = open_run(output, resume)
     tokenizer, corpora, dev = open_data(run, output, rank)
@@ -47,13 +40,23 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
     step, elapsed = learner.restore(checkpoint, tokenizer, rank) if checkpoint else (0, 0.0)
     learner.compile()
     if settings.save_every and rank == 0:  # weights, their average and two moments
-        check_room(output, 16 * sum(parameter.numel() for parameter in model.parameters()))
+        check_space(output, 16 * sum(parameter.numel() for parameter in model.parameters()))
 
     first_step, saved = step, step if checkpoint else -1
-    earlier = _earlier_runs(run.start, checkpoint)
+    earlier = earlier_runs(run.start, checkpoint)
     compiled: set[tuple[int, ...]] = set()
     stream = batches.stream(step, settings.steps or 1 << 40, run.data.workers)
-    meter = Meter(run, output, step, elapsed, rank, world, learner.model, device)
+    meter = Meter(run, output, step, elapsed, rank, world, learner.model)
+
+    def save() -> None:
+        """Write a checkpoint: all processes gather, process 0 writes."""
+        weights, state = learner.weights(), learner.state()
+        if not all(bool(weight.isfinite().all()) for weight in weights.values()):
+            raise ValueError(f"the weights are not finite at step {step}; lower the rates and resume with --resume")
+        if rank == 0:
+            meta = describe(run, earlier, step, meter.elapsed(), meter.last)
+            save_checkpoint(output, weights, state, learner.model.config, tokenizer, meta, settings.shard_bytes)
+
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
         while True:
             done = progress(step, meter.elapsed(), settings.steps, settings.seconds)
@@ -82,95 +85,34 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
                         copy = learner.copy(weights)
                         meter.sample(step, preview(copy, dev_corpora[0][1], run.plans, tokenizer, run.data.edges))
                 if _due(step, settings.save_every):
-                    _save(run, learner, tokenizer, output, step, earlier, meter, rank)
+                    save()
                     saved = step
         meter.line(step)
         if settings.save_every and saved != step:
-            _save(run, learner, tokenizer, output, step, earlier, meter, rank)
+            save()
     if rank != 0:
         return {}
     if checkpoint and first_step == step and not stop:
-        print(f"ddot: {output} is complete at step {step}; nothing was left to do", file=sys.stderr)
+        print(f"ddot: {output} is already complete at step {step}", file=sys.stderr)
     if stop:
         kept = "the run is saved; resume it with --resume" if settings.save_every else "nothing is saved"
         print(f"ddot: interrupted at step {step}; {kept}", file=sys.stderr)
     return meter.last
 
 
-def _save(
-    run: Run,
-    learner: Learner,
-    tokenizer: Tokenizer,
-    output: Path,
-    step: int,
-    earlier: list[dict[str, Any]],
-    meter: Meter,
-    rank: int,
-) -> None:
-    """Write a checkpoint: all processes gather, process 0 writes."""
-    weights, state = learner.weights(), learner.state()
-    if not all(bool(weight.isfinite().all()) for weight in weights.values()):
-        raise ValueError(f"the weights are not finite at step {step}; lower the rates and resume with --resume")
-    if rank != 0:
-        return
-    meta = describe(run, earlier, step, meter.elapsed(), meter.last)
-
-    def write(folder: Path) -> None:
-        (folder / "state").mkdir()
-        save_tensors(state, folder / "state", "state", run.training.shard_bytes)
-        save_model(weights, learner.model.config, tokenizer, meta, folder, run.training.shard_bytes)
-
-    size = sum(tensor.numel() * tensor.element_size() for tensor in (*weights.values(), *state.values()))
-    save_step(output, step, write, size)
-
-
 def check(run: Run, world: int) -> None:
-    """Refuse at once what would fail later."""
+    """Refuse a configuration that would fail later."""
     settings = run.training
     if settings.steps is None and settings.seconds is None:
-        raise ValueError("a run needs an end: set training.steps or training.seconds")
+        raise ValueError("a run needs an end; set training.steps or training.seconds")
     if settings.dev_every and run.data.dev is None:
-        raise ValueError("training.dev_every is set but data.dev is not: name a corpus to evaluate on")
+        raise ValueError("training.dev_every is set but data.dev is not; name a corpus to evaluate on")
     if not run.data.texts and not run.data.sources:
-        raise ValueError("a run needs data: set data.texts, or data.folder and data.sources (see `ddot prepare`)")
+        raise ValueError("a run needs data; set data.texts, or data.folder and data.sources (see `ddot prepare`)")
     for L in {L for plan in run.plans for L in plan.lengths}:
         if settings.slots // L // world % settings.accumulate:
-            rows = f"{settings.slots // L // world} rows of {L} slots a process"
-            raise ValueError(f"{rows} do not divide by training.accumulate={settings.accumulate}; change one of them")
-
-
-def describe(
-    run: Run, earlier: list[dict[str, Any]], step: int, seconds: float, figures: dict[str, Any]
-) -> dict[str, Any]:
-    """meta.json: what was trained, on what, with which code, how far, with which figures."""
-    return {
-        "recipe": run.name,
-        "step": step,
-        "seconds": seconds,
-        "training": dataclasses.asdict(run.training),
-        "data": dataclasses.asdict(run.data),
-        "start": run.start,
-        "before": earlier,
-        "plans": [re.sub(r" at 0x[0-9a-f]+", "", repr(plan)) for plan in run.plans],
-        "figures": figures,
-        "versions": {"ddot": __version__, "torch": torch.__version__, "commit": commit()},
-        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
-
-
-def _earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, Any]]:
-    """The runs behind the model that this one starts from, oldest first; a checkpoint lists them already."""
-    if start is None and checkpoint is None:
-        return []
-    try:
-        meta = read_json((checkpoint or model_folder(start or "")) / "meta.json")
-        earlier = meta.get("before") or []
-        if checkpoint or not isinstance(meta.get("training"), dict):
-            return earlier
-    except (OSError, ValueError, AttributeError):  # a folder from elsewhere may have no meta.json
-        return []
-    settings = {key: meta["training"].get(key) for key in ("position_factor", "device", "only")}
-    return [*earlier, {key: meta.get(key) for key in ("recipe", "step", "seconds")} | settings]
+            rows = f"{settings.slots // L // world} rows of {L} slots per process"
+            raise ValueError(f"{rows} are not divisible by training.accumulate={settings.accumulate}; change either")
 
 
 def _due(step: int, every: int) -> bool:

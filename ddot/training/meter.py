@@ -1,4 +1,4 @@
-"""What a run reports: a progress bar on stderr, log.jsonl, and TensorBoard if asked for."""
+"""What a run reports: a progress bar on stderr, log.jsonl, and optionally TensorBoard."""
 
 import dataclasses
 import json
@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 from ddot.core.records import PROMPT, Slots
 from ddot.files import write_whole
@@ -27,27 +28,17 @@ from ddot.training.previews import Sample
 class Meter:
     """Measures speed, waiting time and losses. Only process 0 reports."""
 
-    def __init__(
-        self,
-        run: Run,
-        output: Path,
-        step: int,
-        before: float,
-        rank: int,
-        world: int,
-        model: Denoiser,
-        device: torch.device,
-    ):
-        self.hold, self.world, self.speaks, self.device = run.training, world, rank == 0, device
+    def __init__(self, run: Run, output: Path, step: int, before: float, rank: int, world: int, model: Denoiser):
+        self.settings, self.world, self.speaks, device = run.training, world, rank == 0, model.device
         self.noise, self.flops = model.noise, flops(model.config)
         self.before = before
         self.last: dict[str, Any] = {}
         self.began = time.monotonic()
-        counted = device.type == "cuda" and not self.hold.only  # the arithmetic of partial training is not known
+        counted = device.type == "cuda" and not self.settings.only  # `flops` assumes that all weights are trained
         self.peak = matmul_peak(device) if self.speaks and counted else None
         self._reset()
         if self.speaks:
-            self.board = _board(output, step) if self.hold.tensorboard else None
+            self.board = _board(output, step) if self.settings.tensorboard else None
             self.log = open(_rewound(output / "log.jsonl", step), "a")  # noqa: SIM115
             self.bar = Progress(
                 TextColumn(run.name),
@@ -93,7 +84,7 @@ class Meter:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Time not spent training is excluded from speed."""
+        """Time not spent on training is excluded from speed."""
         start = time.monotonic()
         yield
         self.mark += time.monotonic() - start
@@ -124,7 +115,7 @@ class Meter:
         self.steps += 1
         self.figures = losses if self.figures is None else self.figures + losses
         self.norm, self.rate_factor = norm, rate_factor
-        if step % self.hold.log_every == 0:
+        if step % self.settings.log_every == 0:
             self.line(step)
 
     def line(self, step: int) -> None:
@@ -145,9 +136,12 @@ class Meter:
         }
         self._reset()
         self._write(self.last)
-        text = f"step {step} loss {values[0]:.3f} nats {self.last['nats']:.3f} {_thousands(self.last)}"
         if self.speaks:
-            done = progress(step, self.last["seconds"], self.hold.steps, self.hold.seconds)
+            text = f"step {step} loss {values[0]:.3f} nats {self.last['nats']:.3f}"
+            text += f" {self.last['slots_per_second'] / 1e3:.1f}k slots/s"
+            if self.last["utilisation"] is not None:
+                text += f" {self.last['utilisation']:.0%} of peak"
+            done = progress(step, self.last["seconds"], self.settings.steps, self.settings.seconds)
             self.bar.update(self.task, completed=min(1.0, done), text=text)
             if not self.bar.console.is_terminal:
                 self._say(text)
@@ -177,7 +171,7 @@ class Meter:
             self.log.flush()
         except OSError as error:
             raise ValueError(
-                f"{self.log.name} cannot be written ({error.strerror}); make room and resume with --resume"
+                f"{self.log.name} cannot be written ({error.strerror}); free some space and resume with --resume"
             ) from None
         if self.board is not None:
             for name, value in {**row, **row.get("dev", {})}.items():
@@ -186,33 +180,28 @@ class Meter:
 
 
 def progress(step: int, seconds: float, steps: int | None, budget: float | None) -> float:
-    """The share of a run that is done, by steps or by seconds, whichever is larger."""
+    """The completed share of a run, by steps or by seconds, whichever is larger."""
     return max(step / steps if steps else 0.0, seconds / budget if budget else 0.0)
 
 
 def flops(config: DenoiserConfig) -> Callable[[int, int, int], float]:
-    """Floating-point operations of a training step, given its slots, L and the slots whose logits are computed."""
+    """Floating-point operations of a training step as a function of its slots, L, and slots with logits."""
     trunk = config.trunk
-    blocks = without_values(config).trunk.blocks  # type: ignore[attr-defined]
+    blocks = without_values(config).trunk.blocks
     matrices = sum(p.numel() for n, p in blocks.named_parameters() if p.dim() == 2 and "adaLN" not in n)
     attention = 2 * trunk.width * trunk.blocks
     return lambda slots, L, logits: 6.0 * (slots * (matrices + attention * L) + logits * trunk.width * trunk.vocabulary)
 
 
-def _thousands(figures: dict[str, Any]) -> str:
-    text = f"{figures['slots_per_second'] / 1e3:.1f}k slots/s"
-    return text if figures["utilisation"] is None else text + f" {figures['utilisation']:.0%} of peak"
-
-
 def _rewound(file: Path, step: int) -> Path:
-    """The log cut back to `step`: a resumed run writes anew what a killed one wrote after its last checkpoint."""
+    """The log truncated after `step`: a resumed run rewrites what a killed one logged after its last checkpoint."""
     if file.is_file():
         lines = file.read_text(errors="replace").splitlines()
-        write_whole(file, "".join(line + "\n" for line in lines if _is_of(line, step)).encode())
+        write_whole(file, "".join(line + "\n" for line in lines if _is_before(line, step)).encode())
     return file
 
 
-def _is_of(line: str, last: int) -> bool:
+def _is_before(line: str, last: int) -> bool:
     """Whether a line of the log is complete and of a step up to `last`."""
     try:
         row = json.loads(line)
@@ -229,16 +218,7 @@ def _board(output: Path, step: int) -> Any:
     return SummaryWriter(str(output / "tensorboard"), purge_step=step + 1)
 
 
-def matmul_peak(device: torch.device, size: int = 8192, seconds: float = 0.3) -> float:
+def matmul_peak(device: torch.device, size: int = 8192) -> float:
     """Measured floating-point operations per second of a large bf16 matrix product."""
-    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    torch.cuda.synchronize(device)
-    start, count = time.monotonic(), 0
-    while time.monotonic() - start < seconds:
-        for _ in range(5):
-            a @ b
-        count += 5
-        torch.cuda.synchronize(device)
-    return 2.0 * size**3 * count / (time.monotonic() - start)
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    return 2.0 * size**3 / Timer("a @ a", globals={"a": a}).blocked_autorange(min_run_time=0.3).mean

@@ -1,4 +1,4 @@
-"""Optimizers of a run, the schedule of its learning rates, and the moving average of its weights."""
+"""Muon, the learning-rate schedule, the moving average of weights, and which weights each optimizer gets."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ddot.network.denoiser import Denoiser
 from ddot.training.config import Training
+from ddot.training.distributed import gathered, sharded_like
 
 
 def orthogonalise(matrices: Float[Tensor, "k m n"]) -> Float[Tensor, "k m n"]:
@@ -27,12 +27,12 @@ def orthogonalise(matrices: Float[Tensor, "k m n"]) -> Float[Tensor, "k m n"]:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised: every direction of a weight matrix moves by the same amount.
+    """Orthogonalised momentum: every direction of a weight matrix moves by the same amount.
 
-    The update is scaled to the root mean square of AdamW's (0.2 · √max(m, n)), so learning rates carry over. Matrices
-    of one shape are orthogonalised together: the blocks of a model take a handful of kernels. Sharded weights are
-    gathered for it and sharded again. `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")` gives the same updates (cosine
-    0.99997, norms within 0.1%), but takes a matrix at a time, in bf16 on a CPU too.
+    The update is scaled to the RMS of AdamW's (0.2 · √max(m, n)), so learning rates carry over. Matrices of one shape
+    are orthogonalised together, in a handful of kernels; sharded weights are gathered for it.
+    `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")` gives the same updates (cosine 0.99997, norms within 0.1%), but
+    one matrix at a time, and in bf16 on a CPU too.
     """
 
     def __init__(self, matrices: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0):
@@ -58,32 +58,22 @@ class Muon(torch.optim.Optimizer):
             buffers.append(state["momentum"])
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)  # Nesterov
-        updates = orthogonalise(torch.stack([_whole(update) for update in ahead]))
+        updates = orthogonalise(torch.stack([gathered(update) for update in ahead]))
         scale = 0.2 * max(parameters[0].shape) ** 0.5
         for parameter, update in zip(parameters, updates, strict=True):
             parameter.mul_(1 - lr * weight_decay)
-            parameter.add_(_like(update, parameter), alpha=-lr * scale)
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _like(whole: Tensor, parameter: Tensor) -> Tensor:
-    if isinstance(parameter, DTensor):
-        return distribute_tensor(whole, parameter.device_mesh, parameter.placements)
-    return whole
+            parameter.add_(sharded_like(parameter, update), alpha=-lr * scale)
 
 
 def warm_hold_decay(step: int, progress: float, warmup: int, decay: float) -> float:
-    """Factor of the learning rate: up over `warmup` steps, constant, down to 0 over the last `decay` of the run."""
+    """Factor of the learning rate: rises over `warmup` steps, stays, falls to 0 over the last `decay` of the run."""
     up = min(1.0, (step + 1) / max(1, warmup))
     down = min(1.0, max(0.0, 1 - progress) / decay) if decay > 0 else 1.0
     return min(up, down)
 
 
 class Average:
-    """Exponential moving average of weights: decay min(rate, (1 + n)/(10 + n)) after n updates, as SEDD has it."""
+    """Exponential moving average of weights: decay min(rate, (1 + n)/(10 + n)) after n updates, as in SEDD."""
 
     def __init__(self, weights: dict[str, Tensor], rate: float):
         self.rate = rate

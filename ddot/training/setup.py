@@ -1,4 +1,4 @@
-"""What a run starts with: its corpora, its tokenizer and its network."""
+"""What a run starts from: its corpora, its tokenizer and its network."""
 
 import hashlib
 from pathlib import Path
@@ -18,7 +18,7 @@ from ddot.training.distributed import barrier
 
 
 def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[float, Corpus]], Corpus | None]:
-    """(tokenizer, corpora, dev corpus) of a run. Process 0 first packs texts into the run's folder, if it has any."""
+    """(tokenizer, corpora, dev corpus) of a run. If it has texts, process 0 first packs them into its folder."""
     data = run.data
     folder, sources, dev = Path(data.folder), data.sources, data.dev
     if data.texts:
@@ -58,14 +58,14 @@ def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, to
 
 
 def _fingerprint(text: str) -> str | None:
-    """A checksum of a file; None for texts that are not a file here."""
+    """A checksum of a file; None for texts that are not a local file."""
     return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16] if Path(text).is_file() else None
 
 
 def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
-    """The network a run starts with: fresh, or from a model folder, whose tokenizer is then the run's.
+    """The network a run starts from: fresh, or a model folder's, whose tokenizer is then the run's.
 
-    Parts that the folder lacks keep their fresh, neutral values.
+    Additions that the folder lacks are initialised, neutrally.
     """
     torch.manual_seed(run.training.seed)
     if run.start is None:
@@ -75,7 +75,7 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     check_vocabulary(old, tokenizer, folder)
     config = run.network(tokenizer.vocabulary)
     if config.trunk != old.trunk:
-        raise ValueError(f"{run.start} has the trunk {old.trunk}; the recipe {run.name} wants {config.trunk}")
+        raise ValueError(f"{run.start} has the trunk {old.trunk}; the recipe {run.name} needs {config.trunk}")
     model = Denoiser(config)
     fresh = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
     weights = {**fresh, **decompress(load_tensors(folder, "model"))}

@@ -12,7 +12,7 @@ import torch
 from tiny import options, tiny
 
 from ddot.network.folder import load_model, load_tensors
-from ddot.training.distributed import largest, mean, place, whole, whole_state
+from ddot.training.distributed import largest, mean, sharded_like, whole, whole_state
 from ddot.training.loop import train
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -96,7 +96,7 @@ def test_in_one_process_there_is_nothing_to_agree_on():
     assert largest(0.5, 2.0) == [0.5, 2.0]
     assert torch.equal(mean(tensor), tensor)
     assert torch.equal(whole(tensor), tensor)
-    place(tensor, torch.ones(3))
+    tensor = sharded_like(tensor, torch.ones(3))
     assert tensor.tolist() == [1, 1, 1]
     model = torch.nn.Linear(2, 2)
     assert set(whole_state(model, [torch.optim.AdamW(model.parameters())])) >= {"weights/weight", "weights/bias"}

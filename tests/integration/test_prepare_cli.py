@@ -123,12 +123,12 @@ def test_a_bad_line_is_named_and_nothing_is_left(tmp_path, tokenizer_file):
 @pytest.mark.parametrize(
     ("change", "kind", "sentence"),
     [
-        ({"split": "words"}, ValueError, "--split is 'words'; there are sentences, lines"),
-        ({"form": "old"}, ValueError, "--form is 'old'; there are natural, news, reviews"),
-        ({"limit": 0}, ValueError, "--limit is 0; it wants at least 1"),
+        ({"split": "words"}, ValueError, "--split is 'words'.* sentences, lines"),
+        ({"form": "old"}, ValueError, "--form is 'old'.* natural, news, reviews"),
+        ({"limit": 0}, ValueError, "--limit is 0.*at least 1"),
         ({"shard_bytes": 0}, ValueError, "--shard-mb is 0"),
         ({"without": [Path("no.jsonl")]}, FileNotFoundError, r"no benchmark file at no\.jsonl"),
-        ({"without": ["lines"]}, ValueError, r'some\.txt, line 1: wanted a JSON object with "words"'),
+        ({"without": ["lines"]}, ValueError, r'some\.txt, line 1: expected a JSON object with "words"'),
         ({"tokenizer": Path("no.json")}, FileNotFoundError, r"no tokenizer at no\.json"),
         ({"sources": ["some", "no.txt"]}, FileNotFoundError, r"no text at no\.txt"),
     ],
@@ -181,5 +181,5 @@ def test_checkpoint_to_model_folder(tmp_path, tokenizer_file):
     del weights["model.layers.0.mlp.up_proj.weight"]
     save_file(weights, source / "model.safetensors")
     done = ddot("convert", source, tmp_path / "broken")
-    assert_one_sentence(done, "lacks 'layers.0.mlp.up_proj.weight'")
+    assert_one_sentence(done, "'layers.0.mlp.up_proj.weight'")
     assert not list(tmp_path.glob("broken*"))

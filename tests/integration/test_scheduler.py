@@ -12,7 +12,7 @@ import torch
 
 import ddot
 from ddot.core.absorbing import CleanToken, ScoreEntropy
-from ddot.core.chunks import in_portions
+from ddot.core.chunks import in_chunks
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.speed.infill import varied
 from ddot.infill.engine import Shape
@@ -120,7 +120,7 @@ def test_wider_rows_of_one_are_what_a_batch_has():
 
 def test_the_denoiser_is_left_as_it_was():
     model = network()
-    assert (model.denoiser.portion, model.engine.model.portion) == (None, FOUR.portion)
+    assert (model.denoiser.chunk, model.engine.model.chunk) == (None, FOUR.portion)
     assert model.engine.model.trunk is model.denoiser.trunk
 
 
@@ -206,7 +206,7 @@ def test_portions_have_one_size_and_nothing_is_lost(count):
         return a.sum(-1) + b, b
 
     for size in (None, 8):
-        sums, same = in_portions(work, size, a, b)
+        sums, same = in_chunks(work, size, a, b)
         assert torch.equal(sums, a.sum(-1) + b)
         assert torch.equal(same, b)
     assert sizes[1:] == [8] * math.ceil(count / 8) or count == 0

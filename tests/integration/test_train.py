@@ -315,7 +315,7 @@ def test_a_run_starts_from_a_model(straight, tmp_path):
 
 def test_a_start_that_does_not_fit_is_a_sentence(straight, tmp_path):
     smaller = dataclasses.replace(toy(), network=lambda v: _narrow(toy().network(v)), start=str(straight))
-    with pytest.raises(ValueError, match=r"has the trunk .* the recipe toy wants"):
+    with pytest.raises(ValueError, match=r"has the trunk .* toy"):
         train(smaller, tmp_path / "a")
     pack([["ten candles burn"]], learn_bpe([OTHER_TEXTS], 290), tmp_path / "packed")
     foreign = tiny(f"start={straight}", "data.texts=", f"data.folder={tmp_path}", "data.sources=packed")
@@ -332,13 +332,16 @@ def _narrow(config):
 def test_going_on_with_something_else_is_a_sentence(straight):
     before = sorted(straight.rglob("*"))
     for run, sentence in (
-        (dataclasses.replace(tiny(), network=lambda v: _narrow(toy().network(v))), "another network or vocabulary"),
+        (
+            dataclasses.replace(tiny(), network=lambda v: _narrow(toy().network(v))),
+            "not the recipe's",
+        ),
         (
             tiny("training.matrix_rate=none"),
             "another run: .* keep training.matrix_rate and training.only",
         ),
         (tiny("training.only=velocity"), "another run: .* keep training.matrix_rate and training.only"),
-        (tiny("data.tokens=280"), "was packed from other texts, or with other tokens"),
+        (tiny("data.tokens=280"), "packed from other texts"),
     ):
         with pytest.raises(ValueError, match=sentence):
             train(run, straight, resume=True)
@@ -352,8 +355,8 @@ def test_going_on_with_something_else_is_a_sentence(straight):
         (("training.dev_every=5",), "data.dev is not"),
         (("data.texts=",), "a run needs data"),
         (("data.texts=", "data.sources=news"), "no packed corpus at news"),
-        (("training.accumulate=3",), "8 rows of 12 slots a process do not divide by training.accumulate=3"),
-        (("training.slots=100",), "100 slots does not divide into rows of 12"),
+        (("training.accumulate=3",), "8 rows .*training.accumulate=3"),
+        (("training.slots=100",), "100 slots .* rows of 12"),
         (("training.device=cuda",), "finds no GPU"),
         (("training.device=abacus",), "there is no device 'abacus'"),
     ],

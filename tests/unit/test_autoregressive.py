@@ -13,7 +13,7 @@ from ddot.core.annealing import Tempered, greedy
 from ddot.core.gaps import gap_hints, open_gaps
 from ddot.core.records import NOT_PROMPT, UNKNOWN, Example, State, Vocabulary
 from ddot.core.rng import fold, row_keys, spread_times, uniform
-from ddot.methods.autoregressive import Autoregressive, answers
+from ddot.methods.autoregressive import Autoregressive, targets
 from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
@@ -69,7 +69,7 @@ def test_it_is_a_method_that_workers_can_be_sent():
 def test_rows_and_answers_are_the_template():
     texts = list(examples())
     slots = batch(texts)
-    asked, answer = answers(slots, V)
+    asked, answer = targets(slots, V)
     for row, example in enumerate(texts):
         given, read, said = by_hand(example)
         assert slots.x_0[row, : len(read)].tolist() == read[: 2 * L]
@@ -105,7 +105,7 @@ def test_the_loss_is_the_sum_of_next_token_cross_entropies(trunk):
 
 def test_a_network_of_scores_is_refused():
     net = network(score=ScoreEntropy(states=31))
-    with pytest.raises(ValueError, match=r"not chances of the next token; set score=CleanToken"):
+    with pytest.raises(ValueError, match=r"ScoreEntropy.*score=CleanToken"):
         Autoregressive().loss(net, batch(list(examples())), 1.0)
 
 

@@ -143,8 +143,8 @@ def test_independent_coupling_permutes_within_sets():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"n_real": np.array([3, 9])}, "Raise L"),
-        ({"n_real": np.array([3])}, "wants"),
+        ({"n_real": np.array([3, 9])}, "3 to 9"),
+        ({"n_real": np.array([3])}, "shape"),
         ({"n_real": np.array([3, 0])}, "beyond n_real"),
         ({"z_T": np.full((2, 8), np.nan, np.float32)}, "NaN"),
         ({"z_T": np.zeros((2, 7), np.float32)}, "shape"),

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.core.gaps import gap_of, told_open
+from ddot.core.gaps import gap_of, gaps_open_by_hint
 from ddot.core.projections import keep_in_gaps, keep_out_of_closed, keep_prompt_order
 from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN, State
 
@@ -40,7 +40,7 @@ def open_by_hand(hints):
 @settings(max_examples=300)
 def test_nothing_ends_in_a_closed_gap_and_nothing_else_moves(row):
     state = keep_prompt_order(as_state(row))
-    is_open = told_open(state.hint)
+    is_open = gaps_open_by_hint(state.hint)
     expected = open_by_hand(state.hint[0].tolist())
     assert is_open[0].tolist()[: len(expected)] == expected
     assert not is_open[0, len(expected) :].any()
@@ -88,7 +88,7 @@ def test_slots_go_to_the_nearer_open_gap_and_keep_their_order():
     state = dataclasses.replace(
         as_state([(0.0, NOT_PROMPT)]), z=z, hint=hint, x=torch.zeros_like(hint), gap_length=hint * 0 - 1
     )
-    moved = keep_out_of_closed(told_open(hint))(state).z[0]
+    moved = keep_out_of_closed(gaps_open_by_hint(hint))(state).z[0]
     assert moved[4] < -0.5  # into the gap after the first token
     assert moved[5] < -0.5
     assert moved[6] > 0.5  # after the last token

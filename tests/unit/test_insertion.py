@@ -13,7 +13,7 @@ from ddot.core.absorbing import CleanToken
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
 from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH, Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
-from ddot.methods.insertion import Insertion, put_in, questions
+from ddot.methods.insertion import Insertion, insert, targets
 from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
@@ -56,7 +56,7 @@ def test_it_is_a_method_that_workers_can_be_sent():
 
 
 def asked_of(slots, method=Insertion()):
-    return questions(slots, method.spread, V)
+    return targets(slots, method.spread, V)
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["free", "located"])
@@ -128,7 +128,7 @@ def test_words_go_right_after_their_slots():
         wanted = there & torch.from_numpy(rng.random(there.shape) < 0.3)
         wanted &= wanted.cumsum(-1) <= L + 1 - there.sum(-1, keepdim=True)
         word = torch.from_numpy(rng.integers(0, V.base, there.shape))
-        grown = put_in(start, wanted, word, V.pad)
+        grown = insert(start, wanted, word, V.pad)
         for row in range(len(there)):
             expected = []
             for slot in range(int(there[row].sum())):

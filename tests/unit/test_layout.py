@@ -76,11 +76,11 @@ def test_a_table_holds_tokens_kinds_hints_and_lengths():
 
 
 def test_only_the_prompt_is_kept_with_all_that_is_told_of_it():
-    for example, hint, lengths in ((TEXT, None, [-1] * 3), (TOLD, [BOTH, BEFORE, AFTER], [1, 0, 2])):
+    for example, hint, lengths in ((TEXT, [UNKNOWN] * 3, [-1] * 3), (TOLD, [BOTH, BEFORE, AFTER], [1, 0, 2])):
         found = only_prompt(example)
         assert found.tokens.tolist() == [3, 4, 5]
         assert found.is_prompt.all()
-        assert (None if found.hint is None else found.hint.tolist()) == hint
+        assert found.hint.tolist() == hint
         assert found.gap_length.tolist() == lengths
 
 

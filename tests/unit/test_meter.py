@@ -2,8 +2,6 @@
 
 import time
 
-import torch
-
 from ddot.core.records import Vocabulary
 from ddot.network.denoiser import Denoiser
 from ddot.training.meter import Meter
@@ -14,7 +12,7 @@ def test_compiling_is_no_training(tmp_path, monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     run = toy()
-    with Meter(run, tmp_path, 0, 7.0, 0, 1, Denoiser(run.network(Vocabulary(20))), torch.device("cpu")) as meter:
+    with Meter(run, tmp_path, 0, 7.0, 0, 1, Denoiser(run.network(Vocabulary(20)))) as meter:
         now += 3
         with meter.compiling():
             now += 50

@@ -61,7 +61,7 @@ texts = st.lists(st.lists(st.text(max_size=20), max_size=5), max_size=12)
 def test_what_is_read_back_is_the_direct_encoding(tokenizer, documents, shard_bytes, letters):
     wanted = direct(documents, tokenizer)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ddot.data.shards._AT_ONCE", letters)  # documents encoded together must not matter
+        patch.setattr("ddot.data.shards._GROUP", letters)  # documents encoded together must not matter
         if not wanted:
             with pytest.raises(ValueError, match="no text"):
                 pack(documents, tokenizer, Path(folder, "packed"))
@@ -133,7 +133,7 @@ def test_a_corpus_travels_by_its_folder(packed):
 
 
 def test_packing_that_fails_leaves_nothing(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddot.data.shards._AT_ONCE", 1)
+    monkeypatch.setattr("ddot.data.shards._GROUP", 1)
 
     def breaking(error):
         yield ["A first document."]
@@ -219,10 +219,10 @@ def read_all(folder):
 @pytest.mark.parametrize(
     ("name", "harm", "sentence"),
     [
-        ("tokens-00000.bin", cut, "missing or cut short"),
-        ("tokens-00000.bin", grow, "missing or cut short"),
-        ("tokens-00000.bin", Path.unlink, "missing or cut short"),
-        ("lengths-00000.bin", cut, "missing or cut short"),
+        ("tokens-00000.bin", cut, "missing or truncated"),
+        ("tokens-00000.bin", grow, "missing or truncated"),
+        ("tokens-00000.bin", Path.unlink, "missing or truncated"),
+        ("lengths-00000.bin", cut, "missing or truncated"),
         ("lengths-00000.bin", lambda file: with_token(file, 1), "lengths and tokens disagree"),
         ("tokens-00000.bin", lambda file: with_token(file, 5000), "token id 5000"),
         ("counts.npy", cut, "missing or damaged"),

@@ -75,20 +75,20 @@ BAD = {
     "blank": ("blank.txt", b" \n\t\n", "holds no text"),
     "nul": ("binary.txt", b"fine\n\x7fELF\0\0\n", "line 2: a NUL byte"),
     "latin": ("latin.txt", b"fine\n" * 5000 + "château\n".encode("latin-1"), "line 5001: not UTF-8"),
-    "cut xz": ("cut.txt.xz", lzma.compress(as_lines(DOCUMENTS * 50))[:-20], "does not unpack"),
-    "no xz": ("no.txt.xz", as_lines(DOCUMENTS), "does not unpack"),
-    "cut gz": ("cut.txt.gz", gzip.compress(as_lines(DOCUMENTS))[:-12], "does not unpack"),
-    "no gz": ("no.jsonl.gz", as_jsonl(DOCUMENTS), "does not unpack"),
-    "broken gz": ("bad.txt.gz", gzip.compress(b"a" * 100)[:10] + b"\xff" * 60, "does not unpack"),
-    "no json": ("bad.jsonl", as_jsonl(["fine"]) + b"{no json}\n", 'line 2: wanted a JSON object with "text"'),
-    "no field": ("bad.jsonl", b'{"text": "fine"}\n\n{"texts": "no"}\n', 'line 3: wanted a JSON object with "text"'),
-    "no object": ("bad.jsonl", b'["text"]\n', 'line 1: wanted a JSON object with "text"'),
-    "deep": ("bad.jsonl", b"[" * 100_000 + b"\n", 'line 1: wanted a JSON object with "text"'),
-    "no text": ("bad.jsonl", b'{"text": 12}\n', 'line 1: "text" is 12, wanted a text'),
-    "no parquet": ("some.parquet", as_lines(DOCUMENTS), "no parquet file, or is cut short"),
-    "other kind": ("some.pdf", b"%PDF", r"unknown kind; texts come as \.txt"),
-    "packed parquet": ("some.parquet.gz", b"", "unknown kind"),
-    "no kind": ("README", b"text\n", "unknown kind"),
+    "cut xz": ("cut.txt.xz", lzma.compress(as_lines(DOCUMENTS * 50))[:-20], "cannot be decompressed"),
+    "no xz": ("no.txt.xz", as_lines(DOCUMENTS), "cannot be decompressed"),
+    "cut gz": ("cut.txt.gz", gzip.compress(as_lines(DOCUMENTS))[:-12], "cannot be decompressed"),
+    "no gz": ("no.jsonl.gz", as_jsonl(DOCUMENTS), "cannot be decompressed"),
+    "broken gz": ("bad.txt.gz", gzip.compress(b"a" * 100)[:10] + b"\xff" * 60, "cannot be decompressed"),
+    "no json": ("bad.jsonl", as_jsonl(["fine"]) + b"{no json}\n", 'line 2: expected a JSON object with "text"'),
+    "no field": ("bad.jsonl", b'{"text": "fine"}\n\n{"texts": "no"}\n', 'line 3: expected a JSON object with "text"'),
+    "no object": ("bad.jsonl", b'["text"]\n', 'line 1: expected a JSON object with "text"'),
+    "deep": ("bad.jsonl", b"[" * 100_000 + b"\n", 'line 1: expected a JSON object with "text"'),
+    "no text": ("bad.jsonl", b'{"text": 12}\n', 'line 1: "text" is 12'),
+    "no parquet": ("some.parquet", as_lines(DOCUMENTS), "not parquet"),
+    "other kind": ("some.pdf", b"%PDF", r"\.parquet"),
+    "packed parquet": ("some.parquet.gz", b"", "unknown type"),
+    "no kind": ("README", b"text\n", "unknown type"),
 }
 
 
@@ -107,10 +107,10 @@ def test_bad_parquet_gets_one_sentence(tmp_path):
     whole = path.read_bytes()
     with pytest.raises(ValueError, match="no column 'body'; it has text, number"):
         read(str(path), "body")
-    with pytest.raises(ValueError, match="'number' holds int64, wanted text"):
+    with pytest.raises(ValueError, match="'number' holds int64"):
         read(str(path), "number")
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="cut short"):
+    with pytest.raises(ValueError, match="truncated"):
         read(str(path))
     path.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])
     with pytest.raises(ValueError, match="is damaged"):

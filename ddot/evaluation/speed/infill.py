@@ -72,7 +72,7 @@ def measure(
     fast = load(model, device)
     ways = _on_a_gpu(fast, model, steps) if fast.device.type == "cuda" else _on_a_cpu(fast, model, steps)
     times: dict[str, list[float]] = {name: [] for name in ways}
-    with torch.inference_mode(), fast.denoiser.quickly():
+    with torch.inference_mode(), fast.denoiser.half_precision():
         for turn in range(rounds + 1):
             for name, way in ways.items():
                 print(f"ddot: round {turn} of {rounds}, {name}", file=sys.stderr)

@@ -20,7 +20,7 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
 from ddot.methods.position_prediction import PositionPrediction
-from ddot.network.devices import called
+from ddot.network.devices import device_name
 
 METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
 
@@ -42,7 +42,7 @@ def measure(
     loaded = load(model, device)
     count = texts or (512 if loaded.device.type == "cuda" else 1)
     prompts, times = prompts_of(loaded, varied(count)), dict[tuple[int, str], list[float]]()
-    with torch.inference_mode(), loaded.denoiser.quickly():
+    with torch.inference_mode(), loaded.denoiser.half_precision():
         for turn, K, name in product(range(rounds + 1), steps, METHODS):
             fill = partial(sample, METHODS[name], loaded, prompts, K if turn else 1)
             if turn:  # the first round warms up
@@ -53,7 +53,7 @@ def measure(
     for (K, name), some in times.items():
         faster = float(np.median(np.divide(times[K, "lc"], some)))  # within a round: the speed of a machine varies
         rows.append({
-            "sampler": name, "device": called(loaded.denoiser.device), "texts_at_once": count, "steps": K,
+            "sampler": name, "device": device_name(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
         })  # fmt: skip
     return rows

@@ -1,4 +1,4 @@
-"""SEDD and MDLM checkpoints, with the names of their public ones (any prefix stripped)."""
+"""Converts SEDD and MDLM checkpoints, by the weight names of the public ones (any prefix stripped)."""
 
 import torch
 from torch import Tensor
@@ -6,17 +6,15 @@ from torch import Tensor
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.records import Vocabulary
 from ddot.data.tokenizer import Tokenizer
-from ddot.network.convert.weights import take
+from ddot.network.convert.weights import Converted, take
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.dit import DiTConfig
 
-_NEW_LOGIT = -10.0  # of rows a checkpoint did not have, against its mean logit: at most e^-10 of a token's mean share
+_NEW_LOGIT = -10.0  # of new rows, relative to the mean: at most e^-10 of a token's mean probability
 
 
-def from_dit(
-    names: dict[str, Tensor], tokenizer: Tokenizer, normalised: bool
-) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]:
-    """SEDD (scores), or MDLM (normalised; weights under `backbone.`)."""
+def from_dit(names: dict[str, Tensor], tokenizer: Tokenizer, normalised: bool) -> Converted:
+    """Convert SEDD (scores) or MDLM (`normalised`)."""
     names = {name: w.float() for name, w in names.items() if not name.startswith(("rotary_emb.", "noise."))}
     embedding = take(names, "vocab_embed.embedding")
     rows, width = embedding.shape
@@ -37,19 +35,19 @@ def from_dit(
     names["vocab_embed.embedding"] = torch.cat([embedding, embedding[:-1].mean(0).expand(new, -1)])
     names["output_layer.linear.weight"] = torch.cat([head, head[:-1].mean(0).expand(new, -1)])
     names["output_layer.linear.bias"] = torch.cat([bias, (bias[:-1].mean() + _NEW_LOGIT).expand(new)])
-    # In SEDD's own units clean neighbours are 1 apart, which is the token unit.
+    # In SEDD's positions clean neighbours are 1 apart, as in our rotary units.
     return DenoiserConfig(trunk, vocabulary, score), names, tokenizer
 
 
 def _without_time(names: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The noise map of MDLM, which was always told σ = 0: what it says there, at any σ."""
+    """MDLM's noise map, which was always given σ = 0: the same output at every σ."""
     first, second = ([take(names, f"sigma_map.mlp.{i}.{kind}") for kind in ("weight", "bias")] for i in (0, 2))
     half = first[0].shape[1] // 2
     waves = torch.cat([torch.ones(half), torch.zeros(half)])  # cosines and sines of 0
-    said = second[0] @ torch.nn.functional.silu(first[0] @ waves + first[1]) + second[1]
+    output = second[0] @ torch.nn.functional.silu(first[0] @ waves + first[1]) + second[1]
     return {
         "sigma_map.mlp.0.weight": first[0],
         "sigma_map.mlp.0.bias": first[1],
         "sigma_map.mlp.2.weight": torch.zeros_like(second[0]),
-        "sigma_map.mlp.2.bias": said,
+        "sigma_map.mlp.2.bias": output,
     }

@@ -1,4 +1,4 @@
-"""Llama-family GGUF files: dequantised, given Hugging Face's names, and their tokenizer."""
+"""Converts Llama-family GGUF files: dequantises weights, maps names to Hugging Face's, reads the tokenizer."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import models, pre_tokenizers
-from torch import Tensor
 
 from ddot.data.tokenizer import Tokenizer, byte_level
 from ddot.network.convert.llama import from_llama, llama_config
-from ddot.network.denoiser import DenoiserConfig
+from ddot.network.convert.weights import Converted
 
 _GGUF_PARTS = {
     "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -20,8 +19,8 @@ _GGUF_PARTS = {
 _GGUF_WHOLE = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
 
 
-def from_gguf(file: Path) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]:
-    """A Llama-family GGUF file, dequantised."""
+def from_gguf(file: Path) -> Converted:
+    """Convert a GGUF file."""
     try:
         import gguf
     except ImportError:
@@ -29,10 +28,10 @@ def from_gguf(file: Path) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]
     try:
         reader = gguf.GGUFReader(str(file))
         about = {name: field.contents() for name, field in reader.fields.items()}
-    except Exception as error:  # a file that is no GGUF, or is cut short, fails in many ways
-        raise ValueError(f"{file} is not a GGUF file, or is cut short ({error})") from None
+    except Exception as error:  # bad files fail in many ways
+        raise ValueError(f"{file} is not a GGUF file, or is truncated ({error})") from None
     if about.get("general.architecture") != "llama":
-        raise ValueError(f"{file} holds a {about.get('general.architecture')} model; only the Llama family is known")
+        raise ValueError(f"{file} holds a {about.get('general.architecture')} model; only Llama models are supported")
     config = _gguf_config(about)
     tokenizer = gguf_tokenizer(about)
     trunk = llama_config(config, tokenizer.vocabulary.rows)
@@ -42,17 +41,18 @@ def from_gguf(file: Path) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]
         try:
             values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         except NotImplementedError:
-            raise ValueError(f"{file} is quantised as {tensor.tensor_type.name}, which cannot be read back") from None
+            raise ValueError(f"{file} is quantised as {tensor.tensor_type.name}, which is not supported") from None
         weight = torch.from_numpy(np.require(values, np.float32, "W"))
-        if name.endswith(("q_proj.weight", "k_proj.weight")):
-            weight = _half_split(weight, trunk.head_width)
+        if name.endswith(("q_proj.weight", "k_proj.weight")) and not len(weight) % trunk.head_width:
+            # GGUF stores rotary pairs side by side, we store them half a head apart.
+            weight = weight.unflatten(0, (-1, trunk.head_width // 2, 2)).transpose(1, 2).reshape(weight.shape)
         names[name] = weight
     config["tie_word_embeddings"] = "lm_head.weight" not in names
     return from_llama(names, config, tokenizer)
 
 
 def _gguf_config(about: dict[str, Any]) -> dict[str, Any]:
-    """The same as a config.json of Hugging Face."""
+    """The fields of Hugging Face's config.json."""
     heads = about.get("llama.attention.head_count")
     return {
         "hidden_size": about.get("llama.embedding_length"),
@@ -77,18 +77,11 @@ def _gguf_name(name: str) -> str:
     return name  # refused later, with its name
 
 
-def _half_split(weight: Tensor, head_width: int) -> Tensor:
-    """GGUF stores rotary pairs side by side; ours lie half a head apart."""
-    if weight.shape[0] % head_width:
-        return weight  # refused later, with its name and shape
-    return weight.unflatten(0, (-1, head_width // 2, 2)).transpose(1, 2).reshape(weight.shape)
-
-
 def gguf_tokenizer(about: dict[str, Any]) -> Tokenizer:
     """The byte-level BPE inside a GGUF file."""
     kind = about.get("tokenizer.ggml.pre", "default")
     if about.get("tokenizer.ggml.model") != "gpt2" or kind not in ("smollm", "gpt-2", "default"):
-        raise ValueError(f"the tokenizer '{about.get('tokenizer.ggml.model')}/{kind}' is not known; use a Llama folder")
+        raise ValueError(f"tokenizer '{about.get('tokenizer.ggml.model')}/{kind}' is not supported; use a Llama folder")
     vocab = {token: row for row, token in enumerate(about["tokenizer.ggml.tokens"])}
     merges = [tuple(merge.split(" ")) for merge in about["tokenizer.ggml.merges"]]
     encoder = byte_level(models.BPE(vocab, merges))

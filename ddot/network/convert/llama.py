@@ -1,4 +1,4 @@
-"""Llama-family checkpoints, with Hugging Face's names (any prefix stripped) and config.json."""
+"""Converts Llama-family checkpoints, by Hugging Face's weight names (any prefix stripped) and config.json."""
 
 from typing import Any
 
@@ -6,24 +6,22 @@ import torch
 from torch import Tensor
 
 from ddot.data.tokenizer import Tokenizer
-from ddot.network.convert.weights import take
+from ddot.network.convert.weights import Converted, take
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.llama import LlamaConfig
 
-_SPARE = 1024  # rows a checkpoint may have beyond its tokenizer, to round its size up
+_SPARE = 1024  # unused rows a checkpoint may have beyond its tokenizer
 
 
-def from_llama(
-    names: dict[str, Tensor], about: dict[str, Any], tokenizer: Tokenizer
-) -> tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]:
-    """A Llama-family folder with Hugging Face's names. Empties `names`."""
+def from_llama(names: dict[str, Tensor], about: dict[str, Any], tokenizer: Tokenizer) -> Converted:
+    """Convert weights with Hugging Face's names. Empties `names`."""
     trunk = llama_config(about, tokenizer.vocabulary.rows)
     width, inner, D = trunk.width, trunk.inner_width, trunk.head_width
     embedding = take(names, "embed_tokens.weight")
     head = names.pop("lm_head.weight", None)
     tied = about.get("tie_word_embeddings", False)
     if not tied and (head is None or not torch.equal(head.float(), embedding)):
-        raise ValueError("this checkpoint has an output matrix of its own; only tied embeddings are supported")
+        raise ValueError("this checkpoint has a separate output matrix; only tied embeddings are supported")
     weights = {"embed_tokens.weight": _with_new_rows(embedding, width, tokenizer)}
     del embedding, head
     for i in range(trunk.blocks):
@@ -39,17 +37,19 @@ def from_llama(
         weights[new + "norm2.weight"] = take(names, old + "post_attention_layernorm.weight", width)
     weights["norm.weight"] = take(names, "norm.weight", width)
     if unknown := [name for name in names if "rotary_emb." not in name]:
-        raise ValueError(f"the checkpoint has weights no Llama has: {', '.join(unknown[:3])}; it cannot be converted")
+        raise ValueError(
+            f"the checkpoint has weights that no Llama has: {', '.join(unknown[:3])}; it cannot be converted"
+        )
     return DenoiserConfig.extended(trunk, tokenizer.vocabulary), weights, tokenizer
 
 
 def llama_config(about: dict[str, Any], rows: int) -> LlamaConfig:
-    """The network that a config.json of Hugging Face describes; what would compute something else is refused."""
+    """The network that Hugging Face's config.json describes; unsupported variants are refused."""
     heads = about.get("num_attention_heads")
     sizes = {name: about.get(name) for name in ("hidden_size", "num_hidden_layers", "intermediate_size")}
     sizes |= {"num_attention_heads": heads, "num_key_value_heads": about.get("num_key_value_heads") or heads}
     if wrong := [name for name, size in sizes.items() if not isinstance(size, int) or size < 1]:
-        raise ValueError(f"the model's description has no whole number for {', '.join(wrong)}")
+        raise ValueError(f"the model's config has no whole number for {', '.join(wrong)}")
     width, blocks, inner, heads, key_heads = (int(size) for size in sizes.values())  # type: ignore[arg-type]
     rotary = about.get("rope_parameters") or {}
     scaling = about.get("rope_scaling") or rotary
@@ -79,7 +79,7 @@ def _with_new_rows(embedding: Tensor, width: int, tokenizer: Tokenizer) -> Tenso
     if embedding.shape[1:] != (width,) or not base <= len(embedding) <= base + _SPARE:
         raise ValueError(
             f"the tokenizer has {base} tokens and config.json a width of {width}, but the checkpoint's embeddings are "
-            f"{tuple(embedding.shape)}: these files do not belong together"
+            f"{tuple(embedding.shape)}; these files do not belong together"
         )
     known = embedding[:base]
     return torch.cat([known, known.mean(0).expand(rows - base, -1)])

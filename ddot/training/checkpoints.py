@@ -1,0 +1,161 @@
+"""What a checkpoint holds, and how the checkpoints of a run are kept on disk.
+
+A run folder holds step-N/ and `latest`, a link to the newest. A checkpoint step-N/ is a sealed model folder (see
+`network.folder`) with state/ for resuming. It is written under a temporary name, flushed and renamed; `latest` is
+replaced atomically. Killing the program at any moment leaves the last complete checkpoint intact.
+"""
+
+import dataclasses
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddot import __version__
+from ddot.data.tokenizer import Tokenizer
+from ddot.files import AnotherRun, seal
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.folder import complete_steps, model_folder, read_json, save_model, save_tensors
+from ddot.training.config import Run
+from ddot.version import commit
+
+_KEEP = 2  # complete checkpoints of a run
+_UNFINISHED = ".unfinished-"  # folders being written or removed; safe to delete
+
+
+def open_run(run: Path, resume: bool) -> Path | None:
+    """The checkpoint to resume from, or None. Creates the folder."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{run} cannot be created ({error.strerror}); choose another --output") from None
+    steps = complete_steps(run)
+    if steps and not resume:
+        raise ValueError(f"{run} already holds a run; resume it with --resume, or choose another --output")
+    return steps[-1] if steps else None
+
+
+def check_space(run: Path, bytes_needed: int) -> None:
+    """Refuse to start if the disk has too little space."""
+    free = shutil.disk_usage(run).free
+    if free < bytes_needed * 1.05:
+        raise _not_written(run, f"{bytes_needed / 1e6:.1f} MB needed, {free / 1e6:.1f} MB free")
+
+
+def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed: int) -> Path:
+    """Write a checkpoint through `write(folder)`, make it the latest, delete all but the last two."""
+    run.mkdir(parents=True, exist_ok=True)
+    final, draft = run / f"step-{step:08d}", run / f"{_UNFINISHED}{step:08d}"
+    for stale in run.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    if final.exists():
+        raise ValueError(f"{final} exists already; remove it to write it again")
+    check_space(run, bytes_needed)
+    try:
+        draft.mkdir()
+        write(draft)
+        seal(draft)
+        for file in [*draft.rglob("*"), draft]:
+            _flush(file)
+        draft.rename(final)
+        link = run / ".latest"
+        link.unlink(missing_ok=True)
+        link.symlink_to(final.name)
+        os.replace(link, run / "latest")
+        _flush(run)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise _not_written(run, str(error)) from None
+    for old in complete_steps(run)[:-_KEEP]:
+        # Renamed first: a kill must not leave a partial folder that looks like a checkpoint.
+        shutil.rmtree(old.rename(run / f"{_UNFINISHED}{old.name}"))
+    return final
+
+
+def save_checkpoint(
+    output: Path,
+    weights: dict[str, Tensor],
+    state: dict[str, Tensor],
+    config: DenoiserConfig,
+    tokenizer: Tokenizer,
+    meta: dict[str, Any],
+    shard_bytes: int | None,
+) -> None:
+    """Save `weights`, the model, and `state`, the raw weights and optimizer state that a resumed run starts from."""
+
+    def write(folder: Path) -> None:
+        (folder / "state").mkdir()
+        save_tensors(state, folder / "state", "state", shard_bytes)
+        save_model(weights, config, tokenizer, meta, folder, shard_bytes)
+
+    save_step(output, meta["step"], write, sum(tensor.nbytes for tensor in (*weights.values(), *state.values())))
+
+
+def describe(
+    run: Run, earlier: list[dict[str, Any]], step: int, seconds: float, figures: dict[str, Any]
+) -> dict[str, Any]:
+    """The meta.json of a checkpoint: recipe, settings, data, progress, figures, versions."""
+    return {
+        "recipe": run.name,
+        "step": step,
+        "seconds": seconds,
+        "training": dataclasses.asdict(run.training),
+        "data": dataclasses.asdict(run.data),
+        "start": run.start,
+        "before": earlier,
+        "plans": [re.sub(r" at 0x[0-9a-f]+", "", repr(plan)) for plan in run.plans],
+        "figures": figures,
+        "versions": {"ddot": __version__, "torch": torch.__version__, "commit": commit()},
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, Any]]:
+    """The runs that led to the model this one starts from, oldest first; a checkpoint lists its own."""
+    if start is None and checkpoint is None:
+        return []
+    try:
+        meta = read_json((checkpoint or model_folder(start or "")) / "meta.json")
+        earlier = meta.get("before") or []
+        if checkpoint or not isinstance(meta.get("training"), dict):
+            return earlier
+    except (OSError, ValueError, AttributeError):  # a converted model may have no meta.json
+        return []
+    settings = {key: meta["training"].get(key) for key in ("position_factor", "device", "only")}
+    return [*earlier, {key: meta.get(key) for key in ("recipe", "step", "seconds")} | settings]
+
+
+@contextmanager
+def damaged(folder: Path) -> Iterator[None]:
+    """Turns a damaged checkpoint into a sentence that names the previous one."""
+    try:
+        yield
+    except AnotherRun as error:
+        raise ValueError(f"{folder} belongs to another run: {error}") from None
+    except (ValueError, FileNotFoundError, KeyError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        before = [other for other in complete_steps(folder.parent) if other.name < folder.name]
+        hint = f"remove {folder} to resume from {before[-1].name}" if before else "there is no earlier one"
+        raise ValueError(f"the checkpoint {folder} cannot be read: {what}; {hint}") from None
+
+
+def _not_written(run: Path, why: str) -> ValueError:
+    return ValueError(
+        f"no checkpoint could be written to {run}: {why}; free some space and resume with --resume "
+        "(the last complete checkpoint is intact)"
+    )
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
