@@ -53,25 +53,23 @@ def four_speeds() -> str:
 def answers() -> str:
     """The three questions of a reader, answered with the rows."""
 
-    def of(method: str, metric: str, dataset: str) -> float:
-        return next(row[metric] for row in own if row["method"] == method and row["dataset"] == dataset)
+    def scores(dataset: str) -> dict[str, float]:
+        some = [row for row in own if row["dataset"] == dataset and row["steps"] == 16]
+        return {CONTENDERS[row["method"]].label: row["bleu4"] for row in some}
 
     def best(dataset: str) -> str:
-        score, name = max((row["bleu4"], row["method"]) for row in own if row["dataset"] == dataset)
-        return f"{CONTENDERS[name].label} ({score:.1f})"
+        score, name = max((score, name) for name, score in scores(dataset).items())
+        return f"{name} ({score:.1f})"
 
     def apart(second: str, metric: str) -> str:
         sides = {"first": "ddot-u", "model": "runs/smollm2_ddot_u", "second": second, "metric": metric}
         found = [row for row in every if "first" in row and sides.items() <= row.items()]
         return " and ".join(f"{row['difference']:+.1f}" for row in found).replace("-", "−")
 
-    stories, told = (
-        next(row for row in embedded if (row["method"], row["dataset"]) == (method, "rocstories"))
-        for method in ("infill", "infill-told")
-    )
-    network, base = (
-        row["nats"] for row in every if row.get("dataset") == "people" and row["method"] in ("nats", "base")
-    )
+    of_stories = sorted((row for row in embedded if row["dataset"] == "rocstories"), key=lambda row: row["items"])
+    stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
+    people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
+    news = scores("1bw-block")
     return "\n".join(
         [
             "- **Which method should I use?** `ddot infill`: it needs no length and keeps your text by construction. "
@@ -79,12 +77,12 @@ def answers() -> str:
             f"are {best('1bw-block')} on news and {best('yelp-block')} on reviews.",
             f"- **How good is the product?** ROUGE-1 {stories['rouge1']:.1f} on {stories['items']} ROCStories without "
             f"being told the length ({told['rouge1']:.1f} told), where the published DiffuGPT small has 13.7 and "
-            f"medium 18.7, told. It needs {network:.2f} nats per token of people's own words; its base, which sees "
-            f"only the text before the blank, {base:.2f}.",
+            f"medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words; its base, which "
+            f"sees only the text before the blank, {people['base']:.2f}.",
             f"- **Does the paper's claim hold here?** Half of it, after 300 s of training each. DDOT-U minus PoP: "
             f"{apart('pop', 'bleu4')} BLEU-4 on news and reviews; minus LC: {apart('lc', 'bleu4')}, with "
             f"{apart('lc', 'success')} points of success. DDOT-T, our start, beats LC: "
-            f"{of('ddot-t', 'bleu4', '1bw-block'):.1f} against {of('lc', 'bleu4', '1bw-block'):.1f} on news.",
+            f"{news['DDOT-T']:.1f} against {news['LC']:.1f} on news.",
         ]
     )
 

@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-from dataclasses import asdict
 from decimal import Decimal
 from statistics import stdev
 
@@ -448,17 +447,6 @@ def test_hyperparameters_that_a_model_does_not_tell_are_left_empty(tmp_path):
         assert {line[-1][0].text for line in made.lines} == wanted
     meta.unlink()
     assert [column.name for column in settings_table(model=meta).columns][-1] == "smollm2_ddot"
-
-
-def test_plans_are_read_back_from_the_text_that_training_leaves(tmp_path):
-    """A recipe's own plans, written as `train` writes them, tell what the recipe tells."""
-    (lines,) = in_markdown(render([], "hyperparameters", every=True))
-    for place, name in enumerate(lines[0][3:6], 3):
-        run = recipes.recipe(name.removeprefix("recipe "))
-        meta = tmp_path / "meta.json"
-        meta.write_text(json.dumps({"plans": [repr(plan) for plan in run.plans], "training": asdict(run.training)}))
-        shown = {line[0][0].text: line[-1][0].text for line in settings_table(model=meta).lines}
-        assert shown == {line[0]: line[place] for line in lines[1:] if line[0] in shown}
 
 
 def test_speeds_are_shown_as_given_and_rounded():

@@ -113,7 +113,7 @@ def compare(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
         body = [*theirs, *zip((cell(naming.name(line)) for line in lines), *columns, strict=True)]
         heads = [Column(_head(column), SETS.get(dataset, dataset) * (len(sets) > 1)) for dataset, column in places]
     body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in heads))] * (not lines)
-    task = f" ({kind.task} task)" * (kind.task == "free" and not kind.by_set)
+    task = f" ({kind.task} task)" * (kind.task == "free" and not kind.by_set and room is not None)
     return Table(name, kind.title + task, (Column(""), *heads), body, (*notes_of(lines, metrics, body), *kind.notes))
 
 
