@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -86,7 +86,7 @@ def _save_file(tensors: dict[str, Tensor], path: Path) -> None:
     path.chmod(mode)
 
 
-def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tensor]:
+def load_tensors(folder: Path, name: str) -> dict[str, Tensor]:
     """The tensors that `save_tensors` wrote."""
     index = folder / f"{name}.safetensors.index.json"
     files = _indexed_files(index) if index.is_file() else [f"{name}.safetensors"]
@@ -95,8 +95,7 @@ def load_tensors(folder: Path, name: str, device: str = "cpu") -> dict[str, Tens
         if not (folder / file).is_file():
             raise FileNotFoundError(f"{folder / file} is missing")
         try:
-            with safe_open(folder / file, "pt", device=device) as opened:
-                tensors |= {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+            tensors |= load_file(folder / file)
         except SafetensorError as error:
             raise ValueError(f"{folder / file} is damaged or not a safetensors file ({error}); restore it") from None
     return tensors

@@ -98,7 +98,7 @@ def save_checkpoint(
     save_step(output, meta["step"], write, sum(tensor.nbytes for tensor in (*weights.values(), *state.values())))
 
 
-def describe(
+def checkpoint_meta(
     run: Run, earlier: list[dict[str, Any]], step: int, seconds: float, figures: dict[str, Any]
 ) -> dict[str, Any]:
     """The meta.json of a checkpoint: recipe, settings, data, progress, figures, versions."""

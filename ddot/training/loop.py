@@ -9,7 +9,7 @@ import torch
 
 from ddot.interrupts import interruptions
 from ddot.training.batches import Batches
-from ddot.training.checkpoints import check_space, describe, earlier_runs, open_run, save_checkpoint
+from ddot.training.checkpoints import check_space, checkpoint_meta, earlier_runs, open_run, save_checkpoint
 from ddot.training.config import Run
 from ddot.training.distributed import largest, processes
 from ddot.training.learner import Learner
@@ -54,7 +54,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
         if not all(bool(weight.isfinite().all()) for weight in weights.values()):
             raise ValueError(f"the weights are not finite at step {step}; lower the rates and resume with --resume")
         if rank == 0:
-            meta = describe(run, earlier, step, meter.elapsed(), meter.last)
+            meta = checkpoint_meta(run, earlier, step, meter.elapsed(), meter.last)
             save_checkpoint(output, weights, state, learner.model.config, tokenizer, meta, settings.shard_bytes)
 
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
