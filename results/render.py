@@ -50,31 +50,65 @@ def four_speeds() -> str:
     )
 
 
-rows, differences = read_rows(RESULTS / "rows.jsonl"), read_rows(RESULTS / "differences.jsonl")
-speeds = read_rows(*(RESULTS / f"bench-{name}.jsonl" for name in ("coupling", "infill", "train")))
-embedded = [row for row in rows if row["model"] == "embedded"]
+def answers() -> str:
+    """The three questions of a reader, answered with the rows."""
+
+    def scores(dataset: str) -> dict[str, float]:
+        some = [row for row in own if row["dataset"] == dataset and row["steps"] == 16]
+        return {CONTENDERS[row["method"]].label: row["bleu4"] for row in some}
+
+    def best(dataset: str) -> str:
+        score, name = max((score, name) for name, score in scores(dataset).items())
+        return f"{name} ({score:.1f})"
+
+    def apart(second: str, metric: str) -> str:
+        sides = {"first": "ddot-u", "model": "runs/smollm2_ddot_u", "second": second, "metric": metric}
+        found = [row for row in every if "first" in row and sides.items() <= row.items()]
+        return " and ".join(f"{row['difference']:+.1f}" for row in found).replace("-", "−")
+
+    of_stories = sorted((row for row in embedded if row["dataset"] == "rocstories"), key=lambda row: row["items"])
+    stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
+    people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
+    news = scores("1bw-block")
+    return "\n".join(
+        [
+            "- **Which method should I use?** `ddot infill`: it needs no length and keeps your text by construction. "
+            "Of the methods trained for 300 s each, which must also find where words are missing, the best in BLEU-4 "
+            f"are {best('1bw-block')} on news and {best('yelp-block')} on reviews.",
+            f"- **How good is the product?** ROUGE-1 {stories['rouge1']:.1f} on {stories['items']} ROCStories without "
+            f"being told the length ({told['rouge1']:.1f} told), where the published DiffuGPT small has 13.7 and "
+            f"medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words; its base, which "
+            f"sees only the text before the blank, {people['base']:.2f}.",
+            f"- **Does the paper's claim hold here?** Half of it, after 300 s of training each. DDOT-U minus PoP: "
+            f"{apart('pop', 'bleu4')} BLEU-4 on news and reviews; minus LC: {apart('lc', 'bleu4')}, with "
+            f"{apart('lc', 'success')} points of success. DDOT-T, our start, beats LC: "
+            f"{news['DDOT-T']:.1f} against {news['LC']:.1f} on news.",
+        ]
+    )
+
+
+FILES = ("rows", "differences", "nats", "bench-coupling", "bench-infill", "bench-train", "bench-methods")
+every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
+rows = [row for row in every if "bleu4" in row or "rouge1" in row]
+embedded = [row for row in every if row.get("model") == "embedded"]
 # Models trained for one contender, not the trials of λ; and the unfilled prompt.
 alike = [row for row in rows if row["method"] == "unfilled" or row["model"] == f"runs/{row.get('recipe')}"]
-every = [*rows, *differences, *speeds, *read_rows(RESULTS / "bench-methods.jsonl")]
+plain = [row for row in alike if not CONTENDERS[row["method"]].variant]
+# What writes the whole text, each with its own model.
+own = [row for row in plain if isinstance(CONTENDERS[row["method"]].filling, Written)]
+own = [row for row in own if row["recipe"] == CONTENDERS[row["method"]].recipe and row["task"] == "free"]
 # The README's table: these, and the embedded model.
 SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")
 chosen = [row for row in alike if row["method"] in SHORT and row["model"] != "runs/smollm2_ddot"]
 chosen += [row for row in embedded if row["method"] == "infill"]
-short = render([row for row in chosen if row["task"] == "free" or row["method"] == "unfilled"], "overview")
-insert(ROOT / "README.md", {"quality": short, "speed": four_speeds()})
+insert(ROOT / "README.md", {"quality": render(chosen, "overview"), "speed": four_speeds()})
 insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": forty()})
 results = ROOT / "docs" / "results.md"
-of_embedded = {"overview": render(embedded, "overview")}
-insert(results, {name: render(every, name) for name in marked(results, NAMES)} | of_embedded)
+insert(results, {name: render(every, name) for name in marked(results, NAMES)} | {"answers": answers()})
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
-plain = [row for row in alike if not CONTENDERS[row["method"]].variant]
 swept = {"unfilled", "autoregressive", *(row["method"] for row in plain if row["steps"] == 32)}
 charts = []
 for metric, against in product(("bleu4", "success"), ("steps", "seconds")):
     charts += quality([row for row in alike if row["method"] in swept], against, metric, "1bw-block", "free")
 draw_charts(charts, ROOT / "docs" / "quality.png")
-# What writes the whole text, each with its own model.
-own = [row for row in plain if isinstance(CONTENDERS[row["method"]].filling, Written)]
-own = [row for row in own if row["recipe"] == CONTENDERS[row["method"]].recipe]
-charts, _ = success_by_given(row for row in own if row.get("kept") and row["task"] == "free")
-draw_charts(charts, ROOT / "docs" / "success.png")
+draw_charts(success_by_given(row for row in own if row.get("kept"))[0], ROOT / "docs" / "success.png")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Train methods of the tables alike:
 #   results/train.sh SECONDS NAME …
-# NAME: ddot, ddot_u, ddot_t, no_ot, lc, pop, fixed, insertion, ar, or trunk (what all but ar start from), into
+# NAME: ddot, ddot_u, ddot_t, no_ot, lc, pop, fixed, insertion, flexible, expand, ar, or trunk (what all but ar start from), into
 # runs/smollm2_NAME; or a value of λ, with which DDOT is trained into runs/lambda-NAME. Where positions are learnt, λ is
 # LAMBDA, or else the recipe's.
 #

@@ -802,7 +802,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "network/trunk.py",
         [
             ("a cache that keeps old values", "values[:, part] = k, v", "values[:, part] = k, values[:, part]"),
-            ("a cache that is not updated", "return _attention(q, keys, values)", "return _attention(q, k, v)"),
+            ("a cache that is not updated", "return attend(q, keys, values)", "return attend(q, k, v)"),
         ],
     ),
     (
@@ -951,6 +951,47 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "hint=np.append(prompt.hints, UNKNOWN)",
                 "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
             ),
+        ],
+    ),
+    (
+        "unit/test_rivals.py",
+        "methods/flexible.py",
+        [
+            (
+                "counts of the gap before",
+                "after = (there.cumsum(-1) - 1).clamp(min=0)",
+                "after = there.cumsum(-1).clamp(max=there.shape[1] - 1)",
+            ),
+            ("prompts that are thinned", "missing = real & (slots.kind != PROMPT)", "missing = real"),
+            ("one chance of [mask]s for all rows", "(1 - t) * slots.u[:, :1])", "(1 - t) * 0.9)"),
+            (
+                "masks that stay",
+                "count = -(-masked.sum(-1, keepdim=True) // passes)",
+                "count = masked.sum(-1, keepdim=True) // (passes + 1)",
+            ),
+            ("closed gaps that grow", "more = torch.where(may_grow(state.hint), more, 0)", "pass"),
+            ("more than fits", "(room - more.cumsum(-1) + more).clamp(min=0)", "(room + 0 * more).clamp(min=0)"),
+            (
+                "copies of the token itself",
+                "vocabulary.mask, vocabulary.pad)\n\n    def moved",
+                "0, vocabulary.pad)\n\n    def moved",
+            ),
+        ],
+    ),
+    (
+        "unit/test_rivals.py",
+        "methods/expand_delete.py",
+        [
+            (
+                "expand and delete swapped",
+                "[vocabulary.pad, example.tokens], vocabulary.sep)",
+                "[vocabulary.sep, example.tokens], vocabulary.pad)",
+            ),
+            ("masks in closed gaps", "too_many & _may_grow(example, borders)", "too_many"),
+            ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, some)", "missing"),
+            ("expansion beyond L", "gone.sum(-1, keepdim=True) - surplus)", "L)"),
+            ("expansion in the last pass", "[v.mask, v.sep] if passes == 1 else [v.mask]", "[v.mask]"),
+            ("no forced deletion", "| (_rank(delete, masked) < surplus)", "| (delete < 0)"),
         ],
     ),
     (

@@ -65,7 +65,7 @@ def evaluate(
         rows.append(row)
     _tell_missing(rows)
     if lacking := list(dict.fromkeys(name for row in rows for name in row.missing)):
-        adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
+        adds = f"ddot rescore {output} --bench {bench} --metrics {','.join(lacking)}"
         adds += " --language-model DIR" * ("perplexity" in lacking)
         print(f"ddot: {adds} adds what is missing, once it is available", file=sys.stderr)
     if rows:
@@ -147,8 +147,7 @@ def nats(
     split: Annotated[str, typer.Option(help="dev or test.")] = "dev",
     limit: Annotated[int | None, typer.Option(min=1, help="Texts per set. Default: all of people, 50, 90.")] = None,
     language_model: Annotated[
-        Path | None,
-        typer.Option(help="A causal model made by ddot convert: sees the text before the blank only."),
+        Path | None, typer.Option(help="A causal model made by ddot convert: sees the text before the blank only.")
     ] = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -162,10 +161,11 @@ def nats(
 
     asked, sets = load_model(model, device), names_of(datasets, "--datasets")
     causal = causal_model(language_model, device=str(asked.denoiser.device)) if language_model else None
-    show(measure(asked.denoiser, asked.tokenizer, bench, sets, split, limit, causal), as_json)
+    name = str(Path(model)) if model else "embedded"
+    show(measure(name, asked.denoiser, asked.tokenizer, bench, sets, split, limit, causal), as_json)
 
 
-@app.command("score")
+@app.command("rescore")
 def score_texts(
     rows: Annotated[Path, typer.Argument(help="Rows written by ddot evaluate, their texts beside them.")],
     bench: Bench,
@@ -177,9 +177,9 @@ def score_texts(
 ) -> None:
     """Add metrics and intervals to stored texts; the model is not needed.
 
-    Example: ddot score rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
+    Example: ddot rescore rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
 
-    Example: ddot score rows.jsonl --bench bench --metrics bleu4,success --samples 1000
+    Example: ddot rescore rows.jsonl --bench bench --metrics bleu4,success --samples 1000
     """
     from ddot.evaluation.rescore import rescore
 
@@ -261,8 +261,9 @@ def tables(
     table: Annotated[str | None, typer.Option(help="One table by name. Default: all.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
     write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All lines, not the ten most important of each table.")] = False,
 ) -> None:
-    """The paper's tables, ours beside theirs; docs/results.md explains names and columns.
+    """Published tables, ours beside theirs; docs/results.md explains names and columns.
 
     Example: ddot tables results/rows.jsonl --table block
 
@@ -274,12 +275,12 @@ def tables(
     if not found:
         raise ValueError(f"there are no rows in {', '.join(map(str, rows))}; make some with ddot evaluate")
     if write is None:
-        print(render(found, table, latex))
+        print(render(found, table, latex, every))
         return
     if latex:
         raise ValueError("--write puts Markdown between markers; leave out --latex, or print LaTeX without --write")
     names = [table] if table else marked(write, NAMES)
     if not names:
         raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")
-    insert(write, {name: render(found, name) for name in names})
+    insert(write, {name: render(found, name, every=every) for name in names})
     print(f"ddot: {', '.join(names)} in {write}", file=sys.stderr)

@@ -6,6 +6,8 @@ ddot-u, ddot-r   grid or random start; pads decide the length, only the network 
 ddot-t           like ddot-u, but the prompt starts as a text, neighbours side by side
 no-ot, no-ot-u   ddot-r and ddot-u without optimal transport
 lc, pop          the paper's baselines; lc cannot be told where words are missing
+flexible         inserts and unmasks jointly, with learned counts (FlexMDM)
+expand           a [mask] becomes a token, two [mask]s or nothing (DreamOn)
 …-leap           with the paper's τ-leaps, which end in too many pads (docs/log.md)
 …-drawn          with [pad]s drawn from the model's distribution: the likeliest words, but not the likeliest length
 …-kept           the prompt's words and their order kept by projection
@@ -23,19 +25,13 @@ from ddot.core.annealing import greedy, greedy_words
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
-from ddot.evaluation.filling import (
-    Filling,
-    Kept,
-    Product,
-    Written,
-    guessed_lengths,
-    planned_lengths,
-    true_lengths,
-)
-from ddot.evaluation.rows import UNFILLED
+from ddot.evaluation.filling import Filling, Kept, Product, Written, guessed_lengths, planned_lengths, true_lengths
+from ddot.evaluation.rows import BASE, UNFILLED
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.expand_delete import ExpandDelete
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.flexible import Flexible
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.position_prediction import PositionPrediction
@@ -60,15 +56,16 @@ class Contender:
     look: Look = _NEW
     filling: Filling | None = None  # None: nothing is filled
     recipe: str | None = None  # what trains a model of its own for the comparison
-    variant: bool = False  # of another contender: in the table of variants, not in the main ones
+    variant: str = ""  # of another contender: the table it is in, instead of the main ones
     reference: bool = False  # knows the answer, or fills nothing: never marked as best
     stepless: bool = False  # does not depend on the number of steps
 
 
-_REVEALS: dict[str, tuple[str, Reveal]] = {
-    "": ("", MostCertainFirst(greedy)),
-    "-leap": (", τ-leaps", Leap(greedy)),
-    "-drawn": (", pads drawn", MostCertainFirst(greedy_words)),
+# Suffix of the name → suffix of the label, the table of the variant, the reveal.
+_REVEALS: dict[str, tuple[str, str, Reveal]] = {
+    "": ("", "", MostCertainFirst(greedy)),
+    "-leap": (", τ-leaps", "leaps", Leap(greedy)),
+    "-drawn": (", pads drawn", "drawn", MostCertainFirst(greedy_words)),
 }
 _STARTS: dict[str, Terminal] = {"ddot-u": grid_terminal, "ddot-r": random_terminal, "ddot-t": AsText()}
 _STILL = FixedLength(reveal=MostCertainFirst())
@@ -89,7 +86,7 @@ _BY_PADS = (
         Look("#000000", "X"),
         _moving("ddot-u", couple=False),
         "smollm2_no_ot",
-        variant=True,
+        variant="ot",
     ),
     Contender("ddot-r", "DDOT-R", Look("#56B4E9", "o"), _moving("ddot-r"), "smollm2_ddot"),
     Contender("ddot-u", "DDOT-U", Look("#0072B2", "s"), _moving("ddot-u"), "smollm2_ddot_u"),
@@ -99,41 +96,38 @@ _BY_PADS = (
 
 def _revealed() -> Iterator[Contender]:
     """The contenders whose length is decided by pads, with each way of revealing tokens."""
-    for suffix, (how, reveal) in _REVEALS.items():
+    for suffix, (how, kind, reveal) in _REVEALS.items():
         for one in _BY_PADS:
             assert isinstance(one.filling, Written)
             filling = Written(replace(one.filling.method, reveal=reveal))  # type: ignore[type-var]
-            variant = one.variant or bool(suffix)
-            yield replace(one, name=one.name + suffix, label=one.label + how, filling=filling, variant=variant)
+            name, label, variant = one.name + suffix, one.label + how, kind or one.variant
+            yield replace(one, name=name, label=label, filling=filling, variant=variant)
 
 
 def _kept() -> Iterator[Contender]:
     """DDOT with the prompt kept by projection."""
     starts = [one for one in _BY_PADS if one.name in _STARTS]
     for suffix in ("", "-drawn"):
-        how, reveal = _REVEALS[suffix]
+        how, _, reveal = _REVEALS[suffix]
         for one in starts:
             filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=reveal))
             name, label = f"{one.name}-kept{suffix}", f"{one.label}, words kept{how}"
-            yield replace(one, name=name, label=label, filling=filling, variant=True)
+            yield replace(one, name=name, label=label, filling=filling, variant="kept")
     for one in starts[:2]:
         filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=MostCertainFirst()), planned_lengths)
         name, label = f"{one.name}-planned", f"{one.label}, planned lengths"
-        yield replace(one, name=name, label=label, filling=filling, variant=True)
+        yield replace(one, name=name, label=label, filling=filling, variant="kept")
 
 
 _FIXED, _PRODUCT = Look("#999933", "h"), Look("#117733", "*")
 _ENTRIES: Iterable[Contender] = (
     Contender(UNFILLED, "prompt, unfilled", Look("#AAAAAA", ""), reference=True, stepless=True),
     Contender(
-        "autoregressive",
-        "autoregressive",
-        Look("#882255", "p"),
-        Written(Autoregressive()),
-        "smollm2_ar",
-        stepless=True,
+        "autoregressive", "autoregressive", Look("#882255", "p"), Written(Autoregressive()), "smollm2_ar", stepless=True
     ),
     Contender("insertion", "insertion", Look("#009E73", "P"), Written(Insertion()), "smollm2_insertion"),
+    Contender("flexible", "insertion, learned counts", Look("#44AA99", "<"), Written(Flexible()), "smollm2_flexible"),
+    Contender("expand", "expand / delete", Look("#AA4499", ">"), Written(ExpandDelete()), "smollm2_expand"),
     *_revealed(),
     *_kept(),
     Contender("planned", "planned lengths, still slots", Look("#7A7A7A", "*"), Kept(_STILL, planned_lengths)),
@@ -149,7 +143,22 @@ CONTENDERS: dict[str, Contender] = {one.name: one for one in _ENTRIES}
 
 def contender(name: str) -> Contender:
     """The contender of that name; for rows of a method that is not known here, one that says no more than the name."""
+    if name == BASE:
+        return Contender(name, "base language model, text before the blank", reference=True, stepless=True)
     return CONTENDERS.get(name) or Contender(name, name)
+
+
+# Short tables show the first of these.
+_IMPORTANCE = (
+    *("infill", "lc", "ddot-u", "ddot-t", UNFILLED, "autoregressive", "insertion", "flexible", "expand"),
+    *("pop", "no-ot", "ddot-r", "planned"),
+)
+
+
+def importance(name: str) -> int:
+    """A sort key: the place in short tables; that of a variant is its contender's."""
+    known = (place for place, base in enumerate(_IMPORTANCE) if name == base or name.startswith(base + "-"))
+    return next(known, len(_IMPORTANCE))
 
 
 def order(name: str) -> tuple[int, str]:

@@ -7,8 +7,9 @@ depend on what else is in it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ddot.core.positions import starts_of
 from ddot.core.records import Prompt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.evaluation.items import TASKS, BenchmarkItem, Prompted, Text
+from ddot.evaluation.items import TASKS, Item, Prompted
 from ddot.infill.engine import gap_tokens, kept
 from ddot.infill.lengths import mean_length, plan, roomy
 from ddot.infill.model import Model
@@ -32,7 +33,7 @@ _CHUNK = 64  # texts the product is given at a time, for each of its threads
 
 Lengths = list[Int[np.ndarray, "_"]]
 # The tokens of each gap, for a batch of items: how many the network is told to write there.
-ChooseLengths = Callable[["Loaded", Sequence[Prompted], UInt64[np.ndarray, "B"], int], Lengths]
+ChooseLengths = Callable[[Denoiser, Sequence[Prompted], UInt64[np.ndarray, "B"], int], Lengths]
 R = TypeVar("R")
 
 
@@ -57,24 +58,49 @@ class Loaded:
         return self.model.tokenizer
 
 
-@runtime_checkable
-class Filling(Protocol):
-    """A way of filling items."""
+@dataclass(frozen=True)
+class Asked:
+    """The items `at` these indices, to be filled by a model. `located`: it is told where words are missing."""
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The tasks it can do: "located" if it can be told where words are missing, "free" if it need not be."""
-        ...
+    model: Loaded
+    items: Sequence[Item]
+    at: Sequence[int]
+    located: bool
+    steps: int
+    seed: int
 
-    def learnt_from(self, trained: Trainable) -> bool:
-        """Whether a model trained by this method has learnt to fill so."""
-        ...
+    @cached_property
+    def keys(self) -> UInt64[np.ndarray, "items"]:
+        return row_keys(self.seed, len(self.items))
 
-    def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
-        """The texts of the items `at` these indices."""
-        ...
+    @cached_property
+    def prompted(self) -> dict[int, Prompted]:
+        return {i: self.items[i].prompted(self.model.tokenizer, self.located) for i in self.at}
+
+    def batches(
+        self, prompts: Mapping[int, Prompt], run: Callable[[list[int], int], dict[int, R]], multiple: int = 1
+    ) -> Iterator[dict[int, R]]:
+        """`run` of each batch of indices and its L: of one width, because extra slots would change what is written.
+
+        L is a `multiple` where gap lengths are known.
+        """
+        usual = self.model.denoiser.config.slots
+
+        def width(i: int) -> int:
+            prompt, gap_length = prompts[i], prompts[i].example.gap_length
+            if gap_length is None:
+                return roomy(len(prompt), max(usual, self.items[i].slots))
+            return -(-(len(prompt) + int(gap_length.sum())) // multiple) * multiple
+
+        def work(batch: tuple[list[int], int]) -> dict[int, R]:
+            with torch.inference_mode(), self.model.denoiser.half_precision():
+                return run(*batch)
+
+        size = max(1, self.model.batch * usual // max([usual, *(item.slots for item in self.items)]))
+        groups = [(list(rows), L) for L, rows in groupby(sorted(self.at, key=width), width)]
+        parts = [(rows[k : k + size], L) for rows, L in groups for k in range(0, len(rows), size)]
+        with ThreadPoolExecutor(self.model.model.threads) as pool:
+            yield from pool.map(work, parts)
 
 
 @dataclass(frozen=True)
@@ -90,15 +116,14 @@ class Product:
     def learnt_from(self, trained: Trainable) -> bool:
         return isinstance(trained, DDOT | FixedLength)
 
-    def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
-        size = max(model.batch, _CHUNK * model.model.threads)
-        for chunk in (at[first : first + size] for first in range(0, len(at), size)):
-            asked = {i: items[i].template(self.told) if located else " ".join(items[i].given) or "___" for i in chunk}
-            blank = [i for i in chunk if asked[i] is not None]
-            answers = model.model.infill([str(asked[i]) for i in blank], seed=seed, steps=steps, free=not located)
-            filled = {i: found[0].text for i, found in zip(blank, answers, strict=True)}
+    def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
+        model, items, located = asked.model.model, asked.items, asked.located
+        size = max(asked.model.batch, _CHUNK * model.threads)
+        for chunk in (asked.at[first : first + size] for first in range(0, len(asked.at), size)):
+            said = {i: items[i].template(self.told) if located else " ".join(items[i].given) or "___" for i in chunk}
+            templates = {i: text for i, text in said.items() if text is not None}
+            answers = model.infill([*templates.values()], seed=asked.seed, steps=asked.steps, free=not located)
+            filled = {i: found[0].text for i, found in zip(templates, answers, strict=True)}
             yield {i: filled.get(i, items[i].unfilled) for i in chunk}  # without a blank, as it is
 
 
@@ -110,23 +135,24 @@ class Written:
 
     @property
     def tasks(self) -> tuple[str, ...]:
+        """The tasks it can do: "located" if it can be told where words are missing, "free" if it need not be."""
         return ("free",) if isinstance(self.method, LeftContext) else TASKS
 
     def learnt_from(self, trained: Trainable) -> bool:
+        """Whether a model trained by this method has learnt to fill so."""
         return _learnt(self.method, trained)
 
-    def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
-        asked = _Asked(model, items, at, located, seed)
+    def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
+        """Texts by the index of their item, batch by batch."""
+        model, prompted = asked.model, asked.prompted
 
-        def write(rows: list[int], L: int) -> dict[int, Text]:
-            examples = [asked.prompts[i].example for i in rows]
-            *_, last = self.method.sample(model.denoiser, examples, L, steps, asked.keys[rows])
+        def write(rows: list[int], L: int) -> dict[int, str]:
+            examples = [prompted[i].prompt.example for i in rows]
+            *_, last = self.method.sample(model.denoiser, examples, L, asked.steps, asked.keys[rows])
             texts = self.method.texts(last, model.denoiser.vocabulary)
-            return {i: asked.items[i].read(text, model.tokenizer) for i, text in zip(rows, texts, strict=True)}
+            return {i: prompted[i].read(text, model.tokenizer) for i, text in zip(rows, texts, strict=True)}
 
-        return asked.batches(write, 1)
+        return asked.batches({i: each.prompt for i, each in prompted.items()}, write)
 
 
 @dataclass(frozen=True)
@@ -143,62 +169,33 @@ class Kept:
     def learnt_from(self, trained: Trainable) -> bool:
         return _learnt(self.method, trained)
 
-    def texts(
-        self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, steps: int, seed: int
-    ) -> Iterator[dict[int, Text]]:
-        asked = _Asked(model, items, at, located, seed)
+    def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
+        denoiser, tokenizer, prompted = asked.model.denoiser, asked.model.tokenizer, asked.prompted
+        prompts = {i: each.prompt for i, each in prompted.items()}
         if self.lengths is not None:
             choose = self.lengths
 
             def told(rows: list[int], L: int) -> dict[int, Prompt]:
-                lengths = choose(model, [asked.items[i] for i in rows], asked.keys[rows], L)
-                return {i: asked.prompts[i].with_gap_lengths(each) for i, each in zip(rows, lengths, strict=True)}
+                lengths = choose(denoiser, [prompted[i] for i in rows], asked.keys[rows], L)
+                return {i: prompts[i].with_gap_lengths(each) for i, each in zip(rows, lengths, strict=True)}
 
-            for prompts in list(asked.batches(told, 1)):
-                asked.prompts |= prompts
+            for found in list(asked.batches(prompts, told)):
+                prompts |= found
 
-        def filled(rows: list[int], L: int) -> dict[int, Text]:
-            prompts = [asked.prompts[i] for i in rows]
-            method, examples = self.method, [prompt.example for prompt in prompts]
+        def fill(rows: list[int], L: int) -> dict[int, str]:
+            some, method = [prompts[i] for i in rows], self.method
             if isinstance(method, DDOT):
-                method = replace(method, projections=kept(model.denoiser, prompts, L))
-            *_, last = method.sample(model.denoiser, examples, L, steps, asked.keys[rows])
-            gaps = gap_tokens(last, prompts, model.denoiser.vocabulary)
-            return {i: asked.items[i].filled(each, model.tokenizer) for i, each in zip(rows, gaps, strict=True)}
+                method = replace(method, projections=kept(denoiser, some, L))
+            *_, last = method.sample(denoiser, [p.example for p in some], L, asked.steps, asked.keys[rows])
+            gaps = gap_tokens(last, some, denoiser.vocabulary)
+            return {i: prompted[i].filled(each, tokenizer) for i, each in zip(rows, gaps, strict=True)}
 
         # Still slots beyond the text hold [pad]s, so widths may be rounded up and more texts share one.
         still = isinstance(self.method, FixedLength)
-        return asked.batches(filled, max(1, model.denoiser.config.slots // 4) if still else 1)
+        return asked.batches(prompts, fill, max(1, denoiser.config.slots // 4) if still else 1)
 
 
-class _Asked:
-    """Items as prompts, run in batches of one width: extra slots would change what is written."""
-
-    def __init__(self, model: Loaded, items: Sequence[BenchmarkItem], at: Sequence[int], located: bool, seed: int):
-        usual = model.denoiser.config.slots
-        self.model, self.at, self.keys = model, at, row_keys(seed, len(items))
-        self.items = {i: items[i].prompted(model.tokenizer, located) for i in at}
-        self.prompts = {i: prompted.prompt for i, prompted in self.items.items()}
-        self.slots = {i: max(usual, items[i].slots) for i in at}
-        self.size = max(1, model.batch * usual // max((max(usual, item.slots) for item in items), default=usual))
-
-    def batches(self, run: Callable[[list[int], int], R], multiple: int) -> Iterator[R]:
-        """`run` of each batch of indices and its L, a `multiple` where gap lengths are known."""
-
-        def width(i: int) -> int:
-            prompt, gap_length = self.prompts[i], self.prompts[i].example.gap_length
-            if gap_length is None:
-                return roomy(len(prompt), self.slots[i])
-            return -(-(len(prompt) + int(gap_length.sum())) // multiple) * multiple
-
-        def work(batch: tuple[list[int], int]) -> R:
-            with torch.inference_mode(), self.model.denoiser.half_precision():
-                return run(*batch)
-
-        groups = [(list(rows), L) for L, rows in groupby(sorted(self.at, key=width), width)]
-        parts = [(rows[k : k + self.size], L) for rows, L in groups for k in range(0, len(rows), self.size)]
-        with ThreadPoolExecutor(self.model.model.threads) as pool:
-            yield from pool.map(work, parts)
+Filling = Product | Written | Kept
 
 
 def _learnt(mine: Method, trained: Trainable) -> bool:
@@ -212,26 +209,24 @@ def _learnt(mine: Method, trained: Trainable) -> bool:
     )
 
 
-def planned_lengths(model: Loaded, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
+def planned_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
     """The lengths that the network expects."""
-    return plan(model.denoiser, [item.prompt for item in items], keys, mean_length, L)
+    return plan(model, [item.prompt for item in items], keys, mean_length, L)
 
 
-def true_lengths(model: Loaded, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
+def true_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
     """The lengths of the reference."""
     return [item.gap_lengths for item in items]
 
 
-def guessed_lengths(model: Loaded, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
+def guessed_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
     """The usual length of a text, what is missing of it shared evenly among the open gaps."""
-    return [_guess(item) for item in items]
-
-
-def _guess(item: Prompted) -> Int[np.ndarray, "n"]:
-    gap_length = np.zeros(len(item.prompt), np.int64)
-    places = np.flatnonzero(item.prompt.is_open[1:])
-    missing = max(len(places), item.guess - len(item.prompt))
-    if len(places):
-        gap_length[places] = missing // len(places)
-        gap_length[places[: missing % len(places)]] += 1
-    return gap_length
+    found = []
+    for item in items:
+        gap_length = np.zeros(len(item.prompt), np.int64)
+        places = np.flatnonzero(item.prompt.is_open[1:])
+        missing = max(len(places), item.guess - len(item.prompt))
+        for number, share in enumerate(np.array_split(np.arange(missing), len(places) or 1)):
+            gap_length[places[number : number + 1]] = len(share)
+        found.append(gap_length)
+    return found

@@ -8,12 +8,11 @@ A line of a file is {"id", …} with
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -24,7 +23,6 @@ from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.template import LONGEST, Template, parse, write
 
-Text = str | list[str]  # a program as it is written; a sentence as words
 TASKS = ("located", "free")  # told where words are missing, or not (the paper's task)
 
 # Programs: of their L slots those left for what is missing (nine in ten middles have fewer than 124 tokens, four in
@@ -34,320 +32,187 @@ _SENTENCE = 32  # tokens of a sentence, for a guess
 _FILL = 7  # tokens of a blank in a passage, for a guess: the mean over `people`
 
 
-@runtime_checkable
-class Prompted(Protocol):
-    """An item as tokens."""
+def _woven(parts: Sequence[str], between: Sequence[str]) -> str:
+    return "".join(part for both in zip(parts, (*between, ""), strict=True) for part in both)
 
-    @property
-    def prompt(self) -> Prompt: ...
 
-    @property
-    def gap_lengths(self) -> Int[np.ndarray, "n"]:
-        """The true number of tokens missing after each given one."""
-        ...
+def _spaced(text: str) -> str:
+    """The words of a text with one space between them."""
+    return " ".join(text.split())
 
-    @property
-    def missing(self) -> Int[np.ndarray, "m"]:
-        """The tokens that are missing, in order."""
-        ...
 
-    @property
-    def guess(self) -> int:
-        """A guess of the number of tokens in the whole text."""
-        ...
+@dataclass(frozen=True)
+class Prompted:
+    """An item as tokens, with an edge token at both ends."""
 
-    def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
-        """The text with these tokens in its gaps; given parts stay verbatim."""
-        ...
+    prompt: Prompt
+    gap_lengths: Int[np.ndarray, "n"]  # the true number of tokens missing after each given one
+    missing: Int[np.ndarray, "m"]  # the tokens that are missing, in order
+    guess: int  # of the number of tokens in the whole text
+    parts: Sequence[str]  # the given text, verbatim
+    gaps: Sequence[int]  # between two parts
+    fit: Callable[[str], str] = str.strip  # of a fill
+    whole: Callable[[str], str] = str  # of the text
+    cut: tuple[str, str] = ("", "")  # given text before and after what is shown
 
-    def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> Text:
+    def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> str:
+        """The text with these tokens in its gaps."""
+        return self.whole(_woven(self.parts, [self.fit(tokenizer.decode(gaps[gap])) for gap in self.gaps]))
+
+    def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> str:
         """The text of all these tokens, written by a model."""
-        ...
-
-
-@runtime_checkable
-class BenchmarkItem(Protocol):
-    """A reference, what is given of it, and how it becomes a prompt or a template."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def words(self) -> Sequence[str]: ...
-
-    @property
-    def given(self) -> Sequence[str]: ...
-
-    @property
-    def unfilled(self) -> Text: ...
-
-    @property
-    def slots(self) -> int:
-        """The least L, while lengths are unknown."""
-        ...
-
-    @property
-    def tasks(self) -> tuple[str, ...]: ...
-
-    def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
-        """`located`: the network is told where text is missing."""
-        ...
-
-    def template(self, told: bool) -> str | None:
-        """What a user of `ddot infill` would write, with the number of words if `told`; None if nothing is missing."""
-        ...
-
-
-def _template(literals: Sequence[str], missing: Sequence[str], told: bool) -> str | None:
-    """A template with a blank for each of the missing texts."""
-    counts = [min(LONGEST, len(text.split())) for text in missing]
-    blanks = [parse(f"___{{{count}}}" if told else "___").blanks[0] for count in counts]
-    return write(Template(tuple(literals), tuple(blanks))) if blanks else None
+        written = self.fit(tokenizer.decode(tokens[tokens != tokenizer.edge]))
+        before, after = self.cut
+        return before + self.whole(written if before else written.removeprefix(" ")) + after
 
 
 @dataclass(frozen=True)
 class Item:
-    """A sentence of which some words are given."""
-
-    id: str
-    words: tuple[str, ...]
-    keep: tuple[int, ...]
-    tasks: ClassVar[tuple[str, ...]] = TASKS
-    slots: ClassVar[int] = 0  # as many as the network usually has
-
-    @property
-    def given(self) -> list[str]:
-        return [self.words[i] for i in self.keep]
-
-    @property
-    def missing(self) -> list[int]:
-        """The number of words missing before each given one, and after the last."""
-        return [right - left - 1 for left, right in pairwise([-1, *self.keep, len(self.words)])]
-
-    @property
-    def unfilled(self) -> Text:
-        return self.given
-
-    def prompted(self, tokenizer: Tokenizer, located: bool) -> "WordPrompt":
-        pieces = [tokenizer.encode(" " + word) for word in self.words]
-        kept = list(self.keep)
-        tokens = np.concatenate([[tokenizer.edge], *(pieces[i] for i in kept), [tokenizer.edge]]).astype(np.int64)
-        ends = np.cumsum([0] + [len(pieces[i]) for i in kept])  # of the leading edge, then of each given word
-        is_open, gap_lengths = np.zeros(len(tokens) + 1, bool), np.zeros(len(tokens), np.int64)
-        borders = [-1, *kept, len(self.words)]
-        for end, (left, right) in zip(ends, pairwise(borders), strict=True):
-            gap_lengths[end] = sum(len(pieces[i]) for i in range(left + 1, right))
-            is_open[end + 1] = gap_lengths[end] > 0 if located else True
-        gone = np.concatenate([np.zeros(0, np.int64), *(pieces[i] for i in range(len(pieces)) if i not in self.keep)])
-        return WordPrompt(_prompt(tokens, is_open, located), ends[1:], self.given, gap_lengths, gone)
-
-    def template(self, told: bool) -> str | None:
-        literals, missing = [""], []
-        for left, right in pairwise([-1, *self.keep, len(self.words)]):
-            if right - left > 1:
-                missing.append(" ".join(self.words[left + 1 : right]))
-                literals.append("")
-            if right < len(self.words):
-                first = len(literals) == 1 and not literals[0]
-                literals[-1] += self.words[right] if first else " " + self.words[right]
-        literals = [literal + " " * (bool(literal) and n < len(missing)) for n, literal in enumerate(literals)]
-        return _template(literals, missing, told)
-
-
-@dataclass(frozen=True)
-class WordPrompt:
-    """Given words between two edge tokens; `word_end[i]` is the prompt token that ends given word i."""
-
-    prompt: Prompt
-    word_end: Int[np.ndarray, "given"]
-    given: list[str]
-    gap_lengths: Int[np.ndarray, "n"]
-    missing: Int[np.ndarray, "m"]
-    guess: int = _SENTENCE
-
-    def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
-        """Split at spaces: given words as they were, between them what the gaps hold."""
-        found = tokenizer.decode(gaps[1]).split()
-        for word, end in zip(self.given, self.word_end, strict=True):
-            found += [word, *tokenizer.decode(gaps[end + 1]).split()]
-        return found
-
-    def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> Text:
-        return tokenizer.decode(tokens[tokens != tokenizer.edge]).split()
-
-
-@dataclass(frozen=True)
-class CodeItem:
-    """A program of which a run of lines is missing, verbatim."""
-
-    id: str
-    prefix: str
-    middle: str
-    suffix: str
-    tasks: ClassVar[tuple[str, ...]] = TASKS
-    slots: ClassVar[int] = CODE_SLOTS
-
-    @property
-    def text(self) -> str:
-        return self.prefix + self.middle + self.suffix
-
-    @cached_property
-    def words(self) -> list[str]:
-        return self.text.split()
-
-    @property
-    def given(self) -> list[str]:
-        return [*self.prefix.split(), *self.suffix.split()]
-
-    @property
-    def missing(self) -> list[int]:
-        """The number of words missing before each given one, and after the last."""
-        before, after = len(self.prefix.split()), len(self.suffix.split())
-        return [0] * before + [len(self.words) - before - after] + [0] * after
-
-    @property
-    def unfilled(self) -> Text:
-        return self.prefix + self.suffix
-
-    def template(self, told: bool) -> str | None:
-        return _template((self.prefix, self.suffix), (self.middle,), told)
-
-    def prompted(self, tokenizer: Tokenizer, located: bool) -> "CodePrompt":
-        """The part around the gap that leaves slots for what is missing; the rest is not shown, and stays verbatim.
-
-        A program is encoded with a space before it, as in corpora.
-        """
-        first, last = tokenizer.encode(" " + self.prefix), tokenizer.encode(self.suffix)
-        shown = CODE_SLOTS - CODE_GAP - 2  # without the edges
-        after = min(len(last), max(shown // 2, shown - len(first)))
-        before = min(len(first), shown - after)
-        cut = len(first) - before
-        ends = [max(0, end - 1) for end in tokenizer.ends(" " + self.prefix)]
-        ends += [len(self.prefix) + end for end in tokenizer.ends(self.suffix)][:after]
-        start, stop = ends[cut - 1] if cut else 0, ends[-1] if after < len(last) else len(self.prefix + self.suffix)
-        edges = [tokenizer.vocabulary.sep if part else tokenizer.edge for part in (cut, len(last) - after)]
-        tokens = np.array([edges[0], *first[cut:], *last[:after], edges[1]], np.int64)
-        gap_lengths, is_open = np.zeros(len(tokens), np.int64), np.zeros(len(tokens) + 1, bool)
-        missing = tokenizer.encode(self.middle)
-        gap_lengths[before] = len(missing)
-        is_open[before + 1] = True
-        if not located:
-            is_open[1:-1] |= _word_begins(tokens[1:], tokenizer)
-        prompt = _prompt(tokens, is_open, located)
-        return CodePrompt(prompt, gap_lengths, missing, self.prefix + self.suffix, start, stop, tuple(ends[cut:]))
-
-
-@dataclass(frozen=True)
-class CodePrompt:
-    """What is shown of what is given, `given[start:stop]`, between two edge tokens; `ends`: where each token ends."""
-
-    prompt: Prompt
-    gap_lengths: Int[np.ndarray, "n"]
-    missing: Int[np.ndarray, "m"]
-    given: str
-    start: int
-    stop: int
-    ends: tuple[int, ...]
-
-    @property
-    def guess(self) -> int:
-        return len(self.prompt) + CODE_MIDDLE
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether a part of what is given is not shown."""
-        return self.stop - self.start < len(self.given)
-
-    def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
-        parts = [self.given[left:right] for left, right in pairwise([0, self.start, *self.ends, len(self.given)])]
-        fills = ["", *(tokenizer.decode(gap) for gap in gaps[1:-1])]
-        return "".join(part for both in zip(fills, parts, strict=True) for part in both)
-
-    def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> Text:
-        written = tokenizer.decode(tokens[tokens != tokenizer.edge])
-        if not self.start:
-            written = written.removeprefix(" ")  # which it was encoded with
-        return self.given[: self.start] + written + self.given[self.stop :]
-
-
-@dataclass(frozen=True)
-class Passage:
-    """Running text with one or more blanks; `fills` are the words that were there."""
+    """A reference: given text, and what is missing between its parts."""
 
     id: str
     literals: tuple[str, ...]
     fills: tuple[str, ...]
-    tasks: ClassVar[tuple[str, ...]] = ("located",)
-    slots: ClassVar[int] = 0
+    tasks: ClassVar[tuple[str, ...]] = TASKS
+    slots: ClassVar[int] = 0  # minimum L while lengths are unknown; 0: the network's default
 
     @property
     def text(self) -> str:
-        return "".join(part for both in zip(self.literals, (*self.fills, ""), strict=True) for part in both)
+        return _woven(self.literals, self.fills)
 
-    @cached_property
+    @property
     def words(self) -> list[str]:
         return self.text.split()
 
     @property
     def given(self) -> list[str]:
-        """Words of the literal text; a mark beside a blank is no word of its own."""
-        marked = "\0".join(self.literals).split()
-        return [word for word in marked if "\0" not in word]
+        """Words of the given text; punctuation attached to a blank is not a word."""
+        return [word for word in self._marked if "\0" not in word]
 
     @property
-    def unfilled(self) -> Text:
+    def missing(self) -> list[int]:
+        """The number of words missing before each given one, and after the last."""
+        ends = [place for place, word in enumerate(self._marked) if "\0" not in word]
+        return [right - left - 1 for left, right in pairwise([-1, *ends, len(self._marked)])]
+
+    @property
+    def _marked(self) -> list[str]:
+        return _woven(self.literals, [re.sub(r"\S+", "\0", fill) for fill in self.fills]).split()
+
+    @property
+    def unfilled(self) -> str:
         return "".join(self.literals)
 
     def template(self, told: bool) -> str | None:
-        return _template(self.literals, self.fills, told)
+        """What a user of `ddot infill` would write, with the number of words if `told`; None if nothing is missing."""
+        counts = [min(LONGEST, len(fill.split())) for fill in self.fills]
+        blanks = [parse(f"___{{{count}}}" if told else "___").blanks[0] for count in counts]
+        return write(Template(self.literals, tuple(blanks))) if blanks else None
 
     def fills_in(self, text: str) -> list[str] | None:
-        """What stands at each blank of a text with the same literals, or None; of several readings the shortest
-        first fill."""
+        """The fills of a text with the same literals, or None; if ambiguous, the one with the shortest first fill."""
         found = re.fullmatch("(.*?)".join(map(re.escape, self.literals)), text, re.DOTALL)
         return None if found is None else list(found.groups())
 
-    def prompted(self, tokenizer: Tokenizer, located: bool) -> "PassagePrompt":
+    def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
+        """`located`: the network is told where text is missing."""
+        raise NotImplementedError
+
+
+class Sentence(Item):
+    """Words with one space between them, of which some are given."""
+
+    @classmethod
+    def of(cls, id: str, words: Sequence[str], keep: Sequence[int]) -> "Sentence":
+        """The words at `keep` are given."""
+        literals, fills = [""], list[str]()
+        for left, right in pairwise([-1, *keep, len(words)]):
+            if right - left > 1:
+                literals[-1] += " " * bool(literals[-1])
+                fills.append(" ".join(words[left + 1 : right]))
+                literals.append("")
+            if right < len(words):
+                literals[-1] += " " * bool(fills or literals[-1]) + words[right]
+        return cls(id, tuple(literals), tuple(fills))
+
+    @property
+    def unfilled(self) -> str:
+        return " ".join(self.given)
+
+    def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
+        given, ends = self.given, [place for place, word in enumerate(self._marked) if word != "\0"]
+        pieces = [tokenizer.encode(" " + word) for word in self.words]
+        shown = [pieces[i] for i in ends]
+        tokens = np.concatenate([[tokenizer.edge], *shown, [tokenizer.edge]]).astype(np.int64)
+        last = np.cumsum([0] + [len(piece) for piece in shown])  # token of the leading edge, then of each given word
+        is_open, gap_lengths = np.zeros(len(tokens) + 1, bool), np.zeros(len(tokens), np.int64)
+        for end, (left, right) in zip(last, pairwise([-1, *ends, len(pieces)]), strict=True):
+            gap_lengths[end] = sum(len(pieces[i]) for i in range(left + 1, right))
+            is_open[end + 1] = gap_lengths[end] > 0 if located else True
+        gone = np.concatenate([np.zeros(0, np.int64), *(piece for i, piece in enumerate(pieces) if i not in ends)])
+        parts = ("", *(f" {word} " for word in given), "")
+        prompt = _prompt(tokens, is_open, located)
+        return Prompted(prompt, gap_lengths, gone, _SENTENCE, parts, (last + 1).tolist(), whole=_spaced)
+
+
+class Program(Item):
+    """A program of which a run of lines is missing, verbatim."""
+
+    slots: ClassVar[int] = CODE_SLOTS
+
+    def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
+        """The part around the gap that leaves slots for what is missing; the rest is not shown, and stays verbatim.
+
+        A program is encoded with a space before it, as in corpora.
+        """
+        (prefix, suffix), (middle,) = self.literals, self.fills
+        first, last = tokenizer.encode(" " + prefix), tokenizer.encode(suffix)
+        shown = CODE_SLOTS - CODE_GAP - 2  # without the edges
+        after = min(len(last), max(shown // 2, shown - len(first)))
+        before = min(len(first), shown - after)
+        skipped = len(first) - before
+        ends = [max(0, end - 1) for end in tokenizer.ends(" " + prefix)]
+        ends += [len(prefix) + end for end in tokenizer.ends(suffix)][:after]
+        given = self.unfilled
+        start, stop = ends[skipped - 1] if skipped else 0, ends[-1] if after < len(last) else len(given)
+        edges = [tokenizer.vocabulary.sep if part else tokenizer.edge for part in (skipped, len(last) - after)]
+        tokens = np.array([edges[0], *first[skipped:], *last[:after], edges[1]], np.int64)
+        gap_lengths, is_open = np.zeros(len(tokens), np.int64), np.zeros(len(tokens) + 1, bool)
+        missing = tokenizer.encode(middle)
+        gap_lengths[before] = len(missing)
+        is_open[before + 1] = True
+        if not located:
+            is_open[1:-1] |= _word_begins(tokens[1:], tokenizer)
+        parts = [given[left:right] for left, right in pairwise([0, start, *ends[skipped:], len(given)])]
+        prompt, gaps, cut = _prompt(tokens, is_open, located), range(1, len(tokens)), (given[:start], given[stop:])
+        return Prompted(prompt, gap_lengths, missing, len(prompt) + CODE_MIDDLE, parts, gaps, str, cut=cut)
+
+
+class Passage(Item):
+    """Running text with one or more blanks."""
+
+    tasks: ClassVar[tuple[str, ...]] = ("located",)
+
+    def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
         if not located:
             raise ValueError(f"item '{self.id}' has its blanks marked: it is for the located task alone")
-        tokens, after, missing, gap_lengths = [np.array([tokenizer.edge])], [], [], [0]
+        tokens, gaps, missing, gap_lengths = [np.array([tokenizer.edge])], list[int](), [], [0]
         for number, (literal, fill) in enumerate(zip(self.literals, (*self.fills, None), strict=True)):
-            if text := " ".join(literal.split()):
+            if text := _spaced(literal):
                 encoded = tokenizer.encode(" " * (number == 0 or literal[0].isspace()) + text)
                 tokens.append(encoded)
                 gap_lengths += [0] * len(encoded)
             if fill is not None:
-                after.append(len(gap_lengths) - 1)
+                gaps.append(len(gap_lengths))
                 glued = literal and not literal[-1].isspace()
                 missing.append(tokenizer.encode(fill if glued else " " + fill))
                 gap_lengths[-1] += len(missing[-1])
         every = np.concatenate([*tokens, [tokenizer.edge]]).astype(np.int64)
         is_open = np.zeros(len(every) + 1, bool)
-        is_open[np.array(after, np.int64) + 1] = True
-        lengths = np.array([*gap_lengths, 0], np.int64)
-        return PassagePrompt(_prompt(every, is_open, True), lengths, np.concatenate(missing), self.literals, after)
-
-
-@dataclass(frozen=True)
-class PassagePrompt:
-    """A passage between two edge tokens; `after[i]` is the prompt token before blank i."""
-
-    prompt: Prompt
-    gap_lengths: Int[np.ndarray, "n"]
-    missing: Int[np.ndarray, "m"]
-    literals: tuple[str, ...]
-    after: list[int]
-
-    @property
-    def guess(self) -> int:
-        return len(self.prompt) + _FILL * len(self.after)
-
-    def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> Text:
-        fills = [tokenizer.decode(gaps[after + 1]).strip() for after in self.after]
-        return "".join(part for both in zip(self.literals, (*fills, ""), strict=True) for part in both)
-
-    def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> Text:
-        return tokenizer.decode(tokens[tokens != tokenizer.edge]).strip()
+        is_open[gaps] = True
+        prompt, lengths = _prompt(every, is_open, True), np.array([*gap_lengths, 0], np.int64)
+        guess = len(prompt) + _FILL * len(gaps)
+        return Prompted(prompt, lengths, np.concatenate(missing), guess, self.literals, gaps)
 
 
 def _prompt(tokens: Int[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"], located: bool) -> Prompt:
@@ -364,7 +229,7 @@ def _word_begins(tokens: Int[np.ndarray, "n"], tokenizer: Tokenizer) -> Bool[np.
     )
 
 
-def read_set(bench: Path, dataset: str, split: str) -> list[BenchmarkItem]:
+def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
     """The items of one set in a folder of benchmarks."""
     if not bench.is_dir():
         raise FileNotFoundError(f"there is no folder {bench}; --bench wants one with NAME.{split}.jsonl files")
@@ -377,7 +242,7 @@ def read_set(bench: Path, dataset: str, split: str) -> list[BenchmarkItem]:
     return read_items(file)
 
 
-def read_items(file: Path) -> list[BenchmarkItem]:
+def read_items(file: Path) -> list[Item]:
     """The items of a benchmark file."""
     if not file.is_file():
         raise FileNotFoundError(f"no benchmark at {file}; wanted a .jsonl file of items")
@@ -385,7 +250,7 @@ def read_items(file: Path) -> list[BenchmarkItem]:
         lines = file.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not UTF-8 text ({error.reason}); wanted a .jsonl file of items") from None
-    items: list[BenchmarkItem] = []
+    items: list[Item] = []
     known: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -408,11 +273,11 @@ def read_items(file: Path) -> list[BenchmarkItem]:
     return items
 
 
-def _item(name: str, row: dict[str, object]) -> BenchmarkItem:
+def _item(name: str, row: dict[str, Any]) -> Item:
     if "prefix" in row:
         prefix, middle, suffix = (_text(row[part]) for part in ("prefix", "middle", "suffix"))
         if not prefix or prefix.endswith("\n"):
-            return CodeItem(name, prefix, middle, suffix)
+            return Program(name, (prefix, suffix), (middle,))
         return Passage(name, (prefix.rstrip() + " ", " " * bool(suffix) + suffix.lstrip()), (middle.strip(),))
     if "words" not in row and "text" in row:
         parts = re.split("⟦(.*?)⟧", _text(row["text"]), flags=re.DOTALL)
@@ -420,23 +285,15 @@ def _item(name: str, row: dict[str, object]) -> BenchmarkItem:
             raise TypeError('"text" has no words between ⟦ and ⟧')
         return Passage(name, tuple(parts[::2]), tuple(parts[1::2]))
     words, keep = row["words"], row["keep"]
-    if not isinstance(words, list):
-        raise TypeError(f'"words" is {json.dumps(words)[:40]}; wanted a list')
-    if not isinstance(keep, list):
-        raise TypeError(f'"keep" is {json.dumps(keep)[:40]}; wanted a list')
-    return _sentence(name, [_word(word) for word in words], keep)
-
-
-def _word(word: object) -> str:
-    if _text(word).split() != [word]:
-        raise TypeError(f"{json.dumps(word)} is not a word; wanted characters without white space")
-    return str(word)
-
-
-def _sentence(name: str, words: list[str], keep: list[int]) -> Item:
-    if any(not isinstance(i, int) or not 0 <= i < len(words) for i in keep) or sorted(set(keep)) != list(keep):
+    for field, value in (("words", words), ("keep", keep)):
+        if not isinstance(value, list):
+            raise TypeError(f'"{field}" is {json.dumps(value)[:40]}; wanted a list')
+    for word in words:
+        if _text(word).split() != [word]:
+            raise TypeError(f"{json.dumps(word)} is not a word; wanted characters without white space")
+    if any(not isinstance(i, int) or not 0 <= i < len(words) for i in keep) or sorted(set(keep)) != keep:
         raise TypeError(f'"keep" is {keep}; wanted ascending whole numbers below {len(words)}, the number of words')
-    return Item(name, tuple(words), tuple(keep))
+    return Sentence.of(name, words, keep)
 
 
 def _text(value: object) -> str:

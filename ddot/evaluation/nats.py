@@ -16,8 +16,9 @@ from torch.nn.functional import cross_entropy
 
 from ddot.core.records import State, to_device
 from ddot.data.tokenizer import Tokenizer
-from ddot.evaluation.items import BenchmarkItem, Item, Prompted, read_set
+from ddot.evaluation.items import Item, Passage, Program, Prompted, read_set
 from ddot.evaluation.metrics.fluency import Causal
+from ddot.evaluation.rows import BASE, NATS
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
@@ -40,6 +41,7 @@ class Nats:
 
 
 def measure(
+    name: str,
     model: Denoiser,
     tokenizer: Tokenizer,
     bench: Path,
@@ -48,30 +50,29 @@ def measure(
     limit: int | None = None,
     language_model: Causal | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for each set: nats per token of both."""
-    rows = []
+    """Rows for each set: nats per token of the network, called `name`, and of the language model."""
+    rows: list[dict[str, Any]] = []
     for dataset in datasets:
         items = chosen(read_set(bench, dataset, split), limit or SETS.get(dataset))
         if not items:
             raise ValueError(f"{dataset} has no text with one blank; wanted people, rocstories or a block set")
+        about = {"dataset": dataset, "split": split, "task": "located", "steps": 1, "seed": 0, "items": len(items)}
         found = both_sides(model, [item.prompted(tokenizer, True) for item in items])
-        row = {"dataset": dataset, "split": split, "items": len(items), "tokens": found.tokens, "nats": found.mean}
+        rows.append({"model": name, "method": NATS, **about, "tokens": found.tokens, "nats": found.mean})
         if language_model is not None:
-            row["causal_nats"] = before_only(language_model, items).mean
-        rows.append(row)
+            before = before_only(language_model, items)
+            rows.append({"model": name, "method": BASE, **about, "tokens": before.tokens, "nats": before.mean})
     return rows
 
 
-def chosen(items: Sequence[BenchmarkItem], limit: int | None = None) -> list[BenchmarkItem]:
+def chosen(items: Sequence[Item], limit: int | None = None) -> list[Item]:
     """The first items with exactly one blank."""
     return [item for item in items if _has_one_blank(item)][:limit]
 
 
-def _has_one_blank(item: BenchmarkItem) -> bool:
-    if isinstance(item, Item):
-        missing = [count for count in item.missing if count]
-        return len(missing) == 1 and missing[0] <= LONGEST
-    return "located" in item.tasks and len(getattr(item, "fills", ())) == 1
+def _has_one_blank(item: Item) -> bool:
+    short = isinstance(item, Passage) or all(len(fill.split()) <= LONGEST for fill in item.fills)
+    return len(item.fills) == 1 and short and not isinstance(item, Program)
 
 
 def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) -> Nats:
@@ -112,7 +113,7 @@ def _joined(states: Sequence[State]) -> State:
     return State(**{f.name: torch.cat([getattr(state, f.name) for state in states]) for f in fields(State)})
 
 
-def before_only(model: Causal, items: Sequence[BenchmarkItem]) -> Nats:
+def before_only(model: Causal, items: Sequence[Item]) -> Nats:
     """Nats of the same words under a language model that reads the text before the blank."""
     rows, counts = [], []
     for prompted in (item.prompted(model.tokenizer, True) for item in items):

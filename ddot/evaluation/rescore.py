@@ -1,4 +1,4 @@
-"""`ddot score` and `ddot compare`: more metrics for stored texts, and how certain a difference is.
+"""`ddot rescore` and `ddot compare`: more metrics for stored texts, and how certain a difference is.
 
 They need rows and texts as `ddot evaluate` wrote them, and the benchmark's items, but not the model.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ddot.evaluation.items import BenchmarkItem, read_set
+from ddot.evaluation.items import Item, read_set
 from ddot.evaluation.metrics import METRICS, Fluency, Measured, compare, measure, score
 from ddot.evaluation.rows import Contrast, FilledText, Identity, Row, Task, is_measurement, is_number, parse
 from ddot.evaluation.store import append, mend, read_rows, texts_of
@@ -55,7 +55,7 @@ def contrast(
     samples: int = 1000,
     fluency: Fluency | None = None,
 ) -> tuple[list[Contrast], list[str]]:
-    """(the first of `methods` minus each other one, wherever both did the same task; why metrics are missing)."""
+    """(the first of `methods` minus each other one on every task both have done; why metrics are missing)."""
     if len(set(methods)) < len(methods) or len(methods) < 2:
         raise ValueError(f"'{','.join(methods)}' does not name two methods to compare; name the first, then others")
     rows, texts = _read(files, bench, metrics)
@@ -110,11 +110,11 @@ def _read(files: Sequence[Path], bench: Path, metrics: Sequence[str]) -> tuple[d
     return rows, texts
 
 
-def _items(bench: Path, task: Task) -> list[BenchmarkItem]:
+def _items(bench: Path, task: Task) -> list[Item]:
     return read_set(bench, task.dataset, task.split)[: task.items]
 
 
-def _in_order(items: Sequence[BenchmarkItem], texts: Mapping[str, str], row: Row) -> list[str]:
+def _in_order(items: Sequence[Item], texts: Mapping[str, str], row: Row) -> list[str]:
     """The texts of a row, item by item."""
     lost = [item.id for item in items if item.id not in texts]
     if lost or len(items) < row.items:

@@ -1,4 +1,4 @@
-"""The records of an evaluation, as they stand in JSON lines: rows, generated texts, differences. One validator."""
+"""The records of an evaluation, one JSON line each: rows, generated texts, differences. One validator."""
 
 import json
 import math
@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 UNFILLED = "unfilled"
+NATS, BASE = "nats", "base"  # the methods of rows of `ddot nats`
 # Every metric, and the head of its column.
 HEADS = {
     "bleu2": "B2", "bleu4": "B4", "nist2": "N2", "nist4": "N4", "meteor": "M", "meteor_nltk": "M (NLTK)",
     "success": "SR", "codebleu": "CB", "d2": "D2", "d4": "D4", "perplexity": "PPL",
     "length_error": "length", "length_error_abs": "length ±", "gaps_found": "gaps", "gaps_extra": "extra",
     "exact": "EM", "rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "fill_length_error": "length",
-    "fill_length_error_abs": "length ±", "fill_length_near": "near", "fill_empty": "empty",
+    "fill_length_error_abs": "length ±", "fill_length_near": "near", "fill_empty": "empty", "nats": "nats",
 }  # fmt: skip
 
 
@@ -26,7 +27,7 @@ class Raw(dict[str, Any]):
 
 
 def place_of(line: Mapping[str, Any], number: int | None = None) -> str:
-    """Where a line stood, for a sentence about it."""
+    """The file and line number of a record, for error messages."""
     return line.place if isinstance(line, Raw) else "a row" if number is None else f"row {number}"
 
 
@@ -111,7 +112,7 @@ class Row(Identity):
     batch: int | None = _maybe(WHOLE)
     device: str | None = _maybe(NAME)
     commit: str | None = _maybe(NAME)
-    cut: int | None = _maybe(WHOLE)  # programs of which a part was not shown
+    cut: int | None = _maybe(WHOLE)  # programs too long to be shown whole
     recipe: str | None = _maybe(NAME)
     position_factor: float | None = _maybe(NUMBER)
     training_steps: int | None = _maybe(WHOLE)
@@ -207,12 +208,15 @@ def is_difference(line: Mapping[str, Any]) -> bool:
 
 
 def is_measurement(line: Mapping[str, Any]) -> bool:
-    """Whether it is a line of `ddot evaluate`; the others are of `ddot compare` and `ddot bench`."""
+    """Whether it is a line of `ddot evaluate` or `ddot nats`; the others are of `ddot compare` and `ddot bench`."""
     return ("method" in line or "dataset" in line) and not is_difference(line)
 
 
 def measured(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The rows of `ddot evaluate` among lines, each measurement once: later lines add to earlier ones."""
+    """The rows of `ddot evaluate` among lines, each measurement once: later lines add to earlier ones.
+
+    Rows of `ddot nats` add to those of their model on their set.
+    """
     found: dict[Any, Row] = {}
     for number, line in enumerate(lines, 1):
         if not is_measurement(line):
@@ -225,4 +229,6 @@ def measured(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
         # The unfilled prompt is the same whatever the model, the task, the steps and the seed.
         key = (row.dataset, row.split, row.items) if row.method == UNFILLED else row.key
         found[key] = found[key].updated(row) if key in found else row
-    return list(found.values())
+    nats = {(row.model, row.dataset, row.split): row.metrics for row in found.values() if row.method == NATS}
+    rows = [row for row in found.values() if row.method != NATS]
+    return [replace(row, metrics={**nats.get((row.model, row.dataset, row.split), {}), **row.metrics}) for row in rows]

@@ -12,8 +12,8 @@ import torch
 
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
-from ddot.evaluation.filling import Filling, Loaded
-from ddot.evaluation.items import TASKS, BenchmarkItem, CodeItem, Text, read_set
+from ddot.evaluation.filling import Asked, Filling, Loaded
+from ddot.evaluation.items import TASKS, Item, Program, read_set
 from ddot.evaluation.metrics import METRICS, Fluency, score, usual
 from ddot.evaluation.rows import Row
 from ddot.evaluation.store import Store
@@ -24,21 +24,21 @@ from ddot.version import commit, source
 
 def generate(
     model: Loaded,
-    items: Sequence[BenchmarkItem],
+    items: Sequence[Item],
     filling: Filling,
     located: bool,
     steps: int,
     seed: int = 0,
-    done: Mapping[int, Text] | None = None,
-    keep: Callable[[Mapping[int, Text]], None] = lambda _: None,
-) -> tuple[list[Text], float]:
+    done: Mapping[int, str] | None = None,
+    keep: Callable[[Mapping[int, str]], None] = lambda _: None,
+) -> tuple[list[str], float]:
     """(the filled texts, seconds per text). Texts in `done`, by index, are not filled again; `keep` gets new ones."""
-    found: dict[int, Text] = dict(done or {})
+    found: dict[int, str] = dict(done or {})
     wanted = [i for i in range(len(items)) if i not in found]
     if model.denoiser.device.type == "cuda":  # set-up on a GPU is not counted
-        list(filling.texts(model, items, wanted[: model.batch], located, 1, seed))
+        list(filling.texts(Asked(model, items, wanted[: model.batch], located, 1, seed)))
     start = time.monotonic()
-    for texts in filling.texts(model, items, wanted, located, steps, seed):
+    for texts in filling.texts(Asked(model, items, wanted, located, steps, seed)):
         found |= texts
         keep(texts)
     seconds = (time.monotonic() - start) / max(1, len(wanted))
@@ -101,7 +101,7 @@ def evaluate(
             yield row
 
 
-def _marks(model: Loaded, items: Sequence[BenchmarkItem]) -> dict[str, str]:
+def _marks(model: Loaded, items: Sequence[Item]) -> dict[str, str]:
     """By item, a checksum of what its text is made with: weights, training, device, code and the item."""
     some = [part.flatten()[:16].float().tolist() for part in _weights(model.denoiser)]
     about = [some, dict(model.training), device_name(model.denoiser.device), source()]
@@ -117,21 +117,21 @@ def _weights(network: torch.nn.Module) -> Iterator[torch.Tensor]:
 
 def _filled(
     model: Loaded,
-    items: Sequence[BenchmarkItem],
+    items: Sequence[Item],
     filling: Filling,
     row: Row,
     made: Mapping[str, str],
     store: Store,
     tell: Callable[[Row, int, int], None],
-) -> tuple[list[Text], float | None]:
+) -> tuple[list[str], float | None]:
     """(the texts of a row, seconds per text if all were filled now). Stored texts are not filled again."""
     had = store.unfinished(row, made)
-    before: dict[int, Text] = {i: had[item.id] for i, item in enumerate(items) if item.id in had}
+    before: dict[int, str] = {i: had[item.id] for i, item in enumerate(items) if item.id in had}
     there = set(before)
     if before:
         tell(row, len(before), 0)
 
-    def keep(texts: Mapping[int, Text]) -> None:
+    def keep(texts: Mapping[int, str]) -> None:
         store.add_texts(row, {items[i].id: text for i, text in texts.items()}, made)
         there.update(texts)
         tell(row, len(there), len(texts))
@@ -140,7 +140,7 @@ def _filled(
     return texts, None if before else seconds
 
 
-def _cut(items: Sequence[BenchmarkItem], tokenizer: Tokenizer) -> int | None:
+def _cut(items: Sequence[Item], tokenizer: Tokenizer) -> int | None:
     """The number of programs that are longer than what a network is shown."""
-    programs = [item.prompted(tokenizer, True) for item in items if isinstance(item, CodeItem)]
-    return sum(program.is_cut for program in programs) if programs else None
+    programs = [item.prompted(tokenizer, True) for item in items if isinstance(item, Program)]
+    return sum(any(program.cut) for program in programs) if programs else None

@@ -16,7 +16,6 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any, BinaryIO
 
-from ddot.evaluation.items import Text
 from ddot.evaluation.rows import FilledText, Identity, R, Raw, Row, parse
 
 if sys.platform != "win32":
@@ -117,11 +116,10 @@ class Store:
                     "now; choose another --output, or remove those rows"
                 )
 
-    def add_texts(self, row: Row, texts: Mapping[str, Text], made: Mapping[str, str]) -> None:
+    def add_texts(self, row: Row, texts: Mapping[str, str], made: Mapping[str, str]) -> None:
         """Texts of a row to come, by item. They are complete before the row is added."""
         about = {"model": row.model, **asdict(row.key)}
-        said = {name: text if isinstance(text, str) else " ".join(text) for name, text in texts.items()}
-        append(self.texts, (about | {"id": name, "text": text, "made": made[name]} for name, text in said.items()))
+        append(self.texts, (about | {"id": name, "text": text, "made": made[name]} for name, text in texts.items()))
 
     def add(self, row: Row) -> None:
         append(self.file, [row.json()])

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddot.evaluation.contenders import contender, order
 from ddot.evaluation.rows import HEADS, UNFILLED, Row, measured
-from ddot.evaluation.tables.lines import SETS, TASKS, Line, Naming, by_task, gather
+from ddot.evaluation.tables.lines import SETS, TASKS, Line, Naming, gather
 
 # Metrics whose column head in tables is too short for an axis.
 _AXES = {
@@ -20,7 +20,7 @@ _AXES = {
     "length_error_abs": "length error, words", "gaps_found": "gaps found, %", "gaps_extra": "texts with extra gaps, %",
 }  # fmt: skip
 AXES = {metric: _AXES.get(metric, head) for metric, head in HEADS.items()}
-ADDS_KEPT = "ddot score rows.jsonl --bench DIR --metrics success adds it"
+ADDS_KEPT = "ddot rescore rows.jsonl --bench DIR --metrics success adds it"
 Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # at most, of the number of given words
 
@@ -79,15 +79,14 @@ def quality(
     charts = []
     for name in sets:
         lines = gather(ours, [name], [metric])
-        naming = Naming.of(lines, steps=False)
-        for which, some in by_task(lines):
+        naming = Naming.of(lines, steps=False, tasks=False)
+        for which in tasks:
             groups: dict[tuple[str, str], list[Line]] = {}  # two folders may have one name
-            for line in some:
+            for line in (line for line in lines if line.row.method == UNFILLED or line.row.task == which):
                 groups.setdefault((naming.name(line), line.row.model), []).append(line)
             curves = [_curve(label, group, name, metric, against) for (label, _), group in groups.items()]
-            enough = (curve for curve in curves if len(curve.points) > (0 if curve.level else _LEAST[against]))
-            shown = tuple(enough)
-            if which in tasks and any(not curve.level for curve in shown):
+            shown = tuple(c for c in curves if len(c.points) > (0 if c.level else _LEAST[against]))
+            if any(not curve.level for curve in shown):
                 axis = "steps" if against == "steps" else "seconds a text (at the ends: steps)"
                 charts.append(Chart(f"{SETS.get(name, name)}, {which}", axis, AXES[metric], shown, logarithmic=True))
     if not charts:
@@ -149,7 +148,7 @@ def success_by_given(
             f"of {len(chosen)} rows on {dataset or 'any set'}, {task or 'any task'} none says how many texts keep what "
             f"is given; {ADDS_KEPT}"
         )
-    naming = Naming.of([Line({row.dataset: [row]}) for row in found])
+    naming = Naming.of([Line({row.dataset: [row]}) for row in found], tasks=False)
     groups: dict[tuple[str, str], dict[tuple[str, str, str], Counts]] = {}
     for row in sorted(found, key=lambda row: (order(row.method), row.model, row.steps, row.split, row.items)):
         curves = groups.setdefault((row.dataset, row.task), {})

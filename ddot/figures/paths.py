@@ -39,13 +39,6 @@ class Sentence:
     is_prompt: list[bool]
 
 
-def sentence_of(frame: Frame) -> Sentence:
-    """The text of a last frame, piece by piece."""
-    order = sorted(range(len(frame.pieces)), key=lambda slot: (frame.positions[slot], slot))
-    words = [(frame.pieces[slot], frame.given[slot]) for slot in order if frame.pieces[slot]]
-    return Sentence(frame.text, [str(piece).strip() for piece, _ in words], [given for _, given in words])
-
-
 def marked_sentence(text: str, seed: int = 0) -> Sentence:
     """A sentence with its [missing words] in brackets; without brackets, some are chosen as in training."""
     if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text)):

@@ -14,7 +14,9 @@ from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Natural, 
 from ddot.data.tokenizer import Tokenizer
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.expand_delete import ExpandDelete
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.flexible import Flexible
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.losses import TokenUnitWeight
@@ -310,6 +312,8 @@ def _comparison() -> dict[str, Callable[[], Run]]:
         "smollm2_pop": PositionPrediction(position_weight=weight),
         "smollm2_fixed": FixedLength(),
         "smollm2_insertion": Insertion(),
+        "smollm2_flexible": Flexible(),
+        "smollm2_expand": ExpandDelete(),
     }
     made: dict[str, Callable[[], Run]] = {name: partial(_compared, name, method) for name, method in methods.items()}
     return made | {"smollm2_ar": partial(_compared, "smollm2_ar", Autoregressive(), start="runs/base/smollm2")}

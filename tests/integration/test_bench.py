@@ -19,8 +19,7 @@ def test_methods_are_measured_on_the_same_texts_and_left_context_reads_as_many_s
     rows = methods.measure(steps=(1, 3), texts=2, rounds=1)
     assert [(row["steps"], row["sampler"]) for row in rows] == [(K, name) for K in (1, 3) for name in methods.METHODS]
     assert {row["times_lc"] for row in rows if row["sampler"] == "lc"} == {1.0}
-    assert all(row["met"] == (row["times_lc"] >= row["bar"]) for row in rows if row["bar"])
     assert set(looked) == {(2, 64), (2, 128)}
-    assert "| ddot-u | cpu | 2 | 3 |" in render(rows, "speed")
+    assert "| ddot-u | cpu | 2 |" in render(rows, "speed")
     with pytest.raises(ValueError, match="steps is 0; at least 1 is wanted"):
         methods.measure(steps=(0,))

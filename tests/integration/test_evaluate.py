@@ -17,7 +17,7 @@ from ddot.evaluation import rows as records
 from ddot.evaluation import run
 from ddot.evaluation.contenders import CONTENDERS, learnt
 from ddot.evaluation.filling import Loaded, Written
-from ddot.evaluation.items import CodeItem, Item, read_items
+from ddot.evaluation.items import Program, Sentence, read_items
 from ddot.evaluation.metrics import Fluency
 from ddot.evaluation.rescore import contrast, read_texts
 from ddot.evaluation.run import generate
@@ -89,8 +89,8 @@ def test_every_way_gives_a_row_for_every_item(model, bench, tmp_path):
 def test_unfilled_located_and_full_items_by_hand(model, bench):
     items = read_items(bench / "own.test.jsonl")
     texts, _ = generate(model, items, CONTENDERS["fixed-oracle"].filling, located=True, steps=2)
-    assert texts[1] == list(items[1].words)  # nothing was missing, nothing is added
-    assert texts[0][:3] == ["the", "small", "boat"]
+    assert texts[1] == items[1].text  # nothing was missing, nothing is added
+    assert texts[0].split()[:3] == ["the", "small", "boat"]
 
 
 def test_longer_texts_are_filled_fewer_at_once(model, bench):
@@ -102,7 +102,7 @@ def test_longer_texts_are_filled_fewer_at_once(model, bench):
             return super().sample(model, prompts, L, steps, keys)
 
     words = read_items(bench / "own.test.jsonl") * 4
-    programs = [CodeItem(str(i), "x = 1\n", "y = 2\n", "z = 3\n") for i in range(5)]
+    programs = [Program(str(i), ("x = 1\n", "z = 3\n"), ("y = 2\n",)) for i in range(5)]
     for items, expected in ((words, [8, 4]), (programs, [2, 2, 1])):  # 64 slots are usual, programs ask for 256
         seen.clear()
         generate(replace(model, batch=8), items, Written(Counting()), located=False, steps=2)
@@ -113,8 +113,8 @@ def test_longer_texts_are_filled_fewer_at_once(model, bench):
 def test_a_text_does_not_depend_on_those_it_is_filled_with(model, name):
     """Alone, and among others of which one is too long for the usual number of slots, and so gets more."""
     words = ("the", "small", "boat", "left", "the", "old", "harbour", "at", "dawn")
-    few = [Item(str(i), words[: 9 - i], (0, 2, 5)) for i in range(4)]
-    long = Item("long", ("boat",) * 60, tuple(range(58)))
+    few = [Sentence.of(str(i), words[: 9 - i], (0, 2, 5)) for i in range(4)]
+    long = Sentence.of("long", ("boat",) * 60, tuple(range(58)))
     items = [*few, long]
     prompts = [len(item.prompted(model.tokenizer, False).prompt) for item in items]
     assert roomy(prompts[0], model.denoiser.config.slots) < roomy(prompts[-1], model.denoiser.config.slots)
@@ -151,8 +151,8 @@ def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
                 said if row["method"] == "ddot-r" else dict.fromkeys(said)
             )
     table = render(read_rows(tmp_path / "rows.jsonl"), "lambda")
-    assert "| 0.5, DDOT-R |" in table
-    assert "| 20, DDOT-R |" in table
+    assert "λ 0.5 | λ 3 |" in table
+    assert ": DDOT-R |" in table
     (tmp_path / "base").mkdir()
     save_model(model.denoiser.state_dict(), config, model.tokenizer, {"converted_from": "x"}, tmp_path / "base")
     assert training_of(tmp_path / "base") == {}
@@ -161,7 +161,7 @@ def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
 def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
     program = {"id": "1", "prefix": "def f(x):\n    y = 1\n", "middle": "    y += x\n", "suffix": "\n    return  y"}
     (tmp_path / "code-block.test.jsonl").write_text(json.dumps(program) + "\n")
-    program_item = CodeItem
+    program_item = Program
     methods = tuple(CONTENDERS)
     rows = list(evaluate(model, tmp_path, tmp_path / "rows.jsonl", ["code-block"], methods=methods, steps=(2,)))
     located, free = (

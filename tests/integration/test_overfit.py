@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import jaxtyping
 import numpy as np
@@ -16,6 +17,8 @@ from ddot.core.sampling import MostCertainFirst
 from ddot.data.masks import Block, Independent, Mix
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
+from ddot.methods.expand_delete import ExpandDelete
+from ddot.methods.flexible import Flexible
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.losses import TokenUnitWeight
@@ -41,17 +44,19 @@ L = 12
 ROWS = 48
 
 
-def network(vocabulary):
+def network(vocabulary, gap_lengths=False):
     trunk = LlamaConfig(width=64, blocks=3, heads=4, key_heads=2, inner_width=176, vocabulary=vocabulary.rows)
     score = CleanToken(elbo=False)
-    return DenoiserConfig(trunk, vocabulary, score, time=True, surroundings=True, predict_clean=True)
+    return DenoiserConfig(
+        trunk, vocabulary, score, predict_clean=True, time=True, surroundings=True, gap_lengths=gap_lengths
+    )
 
 
 def run(method, steps, texts):
     mask = Mix((2.0, Block(8)), (1.0, Independent(0.3, 0.9)))
     return Run(
         name="eight sentences",
-        network=network,
+        network=partial(network, gap_lengths=isinstance(method, Flexible | ExpandDelete)),
         data=Data(texts=(str(texts),), tokens=1024),  # every word is one token
         plans=(Plan(method, mask, lengths=(L,)),),
         training=Training(
@@ -102,10 +107,20 @@ UNITS = TokenUnitWeight()
         (LeftContext(reveal=SURE), 120, {None: 0.8}),
         (Autoregressive(), 160, {None: 0.8}),
         (Insertion(), 340, {None: 0.8}),
+        (Flexible(), 420, {None: 0.65}),
+        (ExpandDelete(), 420, {None: 0.65}),
         (PositionPrediction(position_weight=UNITS, reveal=SURE), 270, {None: 0.5}),
         (DDOT(random_terminal, position_weight=UNITS, reveal=SURE), 400, {grid_terminal: 0.75, random_terminal: 0.5}),
     ],
-    ids=["left context", "left to right", "insertion", "position prediction", "ddot"],
+    ids=[
+        "left context",
+        "left to right",
+        "insertion",
+        "learned counts",
+        "expand and delete",
+        "position prediction",
+        "ddot",
+    ],
 )
 def test_a_tiny_network_learns_eight_sentences_and_infills_them(method, steps, bars, tmp_path):
     texts = tmp_path / "sentences.txt"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ddot.core.coupling import couple, couple_independently
 from ddot.core.positions import grid, grid_terminal, random_terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
-from ddot.figures.paths import Sentence, coupled, crossings, marked_sentence, sentence_of, tracks
+from ddot.figures.paths import Sentence, coupled, crossings, marked_sentence, tracks
 from ddot.figures.trajectories import COLOURS, COUPLINGS, training_paths, trajectories
 
 places = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 0.5])
@@ -165,7 +165,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, with_pads, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_sentences_say_what_is_given(with_pads):
+def test_sentences_say_what_is_given():
     text = "Every morning the small boat leaves the harbour long before the sun is up."
     assert Sentence(text, text.split(), [True] * 2 + [False] * 3 + [True] * 3 + [False] * 2 + [True] * 4) == SENTENCE
     for seed in range(20):
@@ -178,9 +178,3 @@ def test_sentences_say_what_is_given(with_pads):
     for text in ("The [small boat leaves.", "The small] boat", "[The [small] boat]"):
         with pytest.raises(ValueError, match="a bracket without its other half"):
             marked_sentence(text)
-    last = with_pads[-1]
-    found = sentence_of(last)
-    assert found.text == last.text
-    assert [(w, g) for w, g in zip(found.words, found.is_prompt, strict=True)] == [
-        (piece.strip(), g) for piece, g in zip(last.pieces, last.given, strict=True) if piece
-    ]

@@ -81,7 +81,7 @@ def test_seeds_models_devices_tasks_and_sets():
     # A set without a sweep has seconds, and nothing over steps.
     assert [chart.title for chart in quality([*SWEEP, row(dataset="mine")])] == titles[:1]
     assert [chart.title for chart in quality([*SWEEP, row(dataset="mine")], "seconds")] == [titles[0], titles[2]]
-    assert set(AXES) <= set(METRICS)
+    assert set(AXES) == {*METRICS, "nats"}
 
 
 # Texts with 0 to 11 given words, three of each: one way keeps all, one but a third of those with more than four.
@@ -180,7 +180,7 @@ def test_mistakes_are_sentences(tmp_path):
             lambda: success_by_given([*KEPT, row(dataset="mine")], "mine"),
             "of 1 rows on mine, any task none says how many",
         ),
-        (lambda: success_by_given(SWEEP), "ddot score rows.jsonl --bench DIR --metrics success adds it"),
+        (lambda: success_by_given(SWEEP), "ddot rescore rows.jsonl --bench DIR --metrics success adds it"),
         (lambda: success_by_given([row("unfilled")]), "no filled rows of `ddot evaluate`"),
         (lambda: success_by_given([row(kept={4: [3, 3]})]), "under 'kept'; wanted for each number of given words"),
         (lambda: success_by_given([row(kept={"4": [3, 2]})]), "under 'kept'; wanted for each number of given words"),

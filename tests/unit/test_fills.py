@@ -8,11 +8,12 @@ import torch
 
 from ddot.core.records import NOT_PROMPT, UNKNOWN_LENGTH, State
 from ddot.data.tokenizer import learn_bpe
-from ddot.evaluation.items import CodeItem, Item, Passage, read_items
+from ddot.evaluation.items import Passage, Program, Sentence, read_items
 from ddot.evaluation.metrics import score, usual
 from ddot.evaluation.metrics.fluency import Causal
 from ddot.evaluation.metrics.scoring import OF_FILLS
 from ddot.evaluation.nats import before_only, both_sides, chosen, measure
+from ddot.evaluation.rows import measured
 from ddot.infill.template import parse
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -46,11 +47,11 @@ def test_passages_are_read_and_written_as_templates(items):
 
 
 def test_templates_keep_what_is_given_verbatim():
-    sentence = Item("0", ("a", "___", "c", "d", "e"), (1, 4))
+    sentence = Sentence.of("0", ("a", "___", "c", "d", "e"), (1, 4))
     assert parse(sentence.template(told=False)).literals == ("", " ___ ", " e")
     assert [blank.most for blank in parse(sentence.template(told=True)).blanks] == [1, 2]
-    assert Item("0", ("a", "b"), (0, 1)).template(told=False) is None
-    code = CodeItem("0", "x = '<mask>'\n", "y = 2\n", "z = 3\n")
+    assert Sentence.of("0", ("a", "b"), (0, 1)).template(told=False) is None
+    code = Program("0", ("x = '<mask>'\n", "z = 3\n"), ("y = 2\n",))
     assert parse(code.template(told=False)).literals == ("x = '<mask>'\n", "z = 3\n")
 
 
@@ -89,7 +90,7 @@ def test_metrics_of_fills_by_hand(items):
     assert found["intervals"]["fill_empty"] == [0, 0]
     lost = score(items, ["gone", "Mary had a party.  They came."], ["fill_empty"])
     assert lost["fill_empty"] == 100
-    assert "marked" in score([Item("0", ("a",), ())], ["a"], ["rouge1"])["missing"]["rouge1"]
+    assert "marked" in score([Sentence.of("0", ("a",), ())], ["a"], ["rouge1"])["missing"]["rouge1"]
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +137,12 @@ def test_causal_nats_see_the_text_before_the_blank_alone(network, items):
 
 
 def test_nats_of_a_bench(network, items, tmp_path):
-    (row,) = measure(network, TOKENIZER, tmp_path, ["people"], language_model=Causal(network, TOKENIZER))
-    assert (row["items"], row["dataset"]) == (1, "people")
+    judge = Causal(network, TOKENIZER)
+    row, base = measure("mine", network, TOKENIZER, tmp_path, ["people"], language_model=judge)
+    assert [each.method for each in measured([row, base])] == ["base"]
+    assert (row["model"], row["items"], row["dataset"]) == ("mine", 1, "people")
     assert row["nats"] == both_sides(network, [items[1].prompted(TOKENIZER, True)]).mean
-    assert row["causal_nats"] > 0
+    assert base["nats"] == before_only(judge, [items[1]]).mean
     (tmp_path / "empty.dev.jsonl").write_text(json.dumps({"id": "p", "text": PEOPLE}))
     with pytest.raises(ValueError, match="one blank"):
-        measure(network, TOKENIZER, tmp_path, ["empty"])
+        measure("mine", network, TOKENIZER, tmp_path, ["empty"])

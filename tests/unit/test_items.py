@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from ddot.core.records import AFTER, BEFORE, GLUED, UNKNOWN
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import learn_bpe
-from ddot.evaluation.items import CODE_GAP, CodeItem, read_items
-from ddot.evaluation.metrics.scoring import WholeReference
+from ddot.evaluation.items import CODE_GAP, Program, read_items
 
 LINES = [
     "def mean(values, weights=None):",
@@ -29,8 +28,10 @@ TOKENIZER = learn_bpe(["\n".join(LINES)], 400)
 
 def item(first, last, lines=LINES):
     """A program whose lines first … last − 1 are missing."""
-    parts = ["".join(line + "\n" for line in some) for some in (lines[:first], lines[first:last], lines[last:])]
-    return CodeItem("a", *parts)
+    prefix, middle, suffix = (
+        "".join(f"{line}\n" for line in some) for some in (lines[:first], lines[first:last], lines[last:])
+    )
+    return Program("a", (prefix, suffix), (middle,))
 
 
 def nothing(prompted):
@@ -47,45 +48,47 @@ def nothing(prompted):
 @settings(max_examples=60)
 def test_what_is_given_comes_back_verbatim(first, length, fill, times, located):
     whole = item(first, min(len(LINES), first + length), LINES)
-    long = CodeItem("a", whole.prefix * times, whole.middle, whole.suffix * (13 - times))
+    long = Program("a", (whole.literals[0] * times, whole.literals[1] * (13 - times)), whole.fills)
     for program in (whole, long):
+        (prefix, suffix), (missing,) = program.literals, program.fills
         prompted = program.prompted(TOKENIZER, located)
-        assert prompted.filled(nothing(prompted), TOKENIZER) == program.prefix + program.suffix == program.unfilled
+        assert prompted.filled(nothing(prompted), TOKENIZER) == prefix + suffix == program.unfilled
         gaps, middle = nothing(prompted), TOKENIZER.encode(fill)
-        before = len(prompted.prompt) - 2 if not program.suffix else None
-        gap = 1 + (int(np.flatnonzero(prompted.gap_lengths)[0]) if program.middle else before or 0)
-        if program.middle or before:
+        before = len(prompted.prompt) - 2 if not suffix else None
+        gap = 1 + (int(np.flatnonzero(prompted.gap_lengths)[0]) if missing else before or 0)
+        if missing or before:
             gaps[gap] = middle
             assert prompted.prompt.is_open[gap]
-            assert prompted.filled(gaps, TOKENIZER) == program.prefix + fill + program.suffix
+            assert prompted.filled(gaps, TOKENIZER) == prefix + fill + suffix
             tokens = prompted.prompt.example.tokens
             written = prompted.read(np.concatenate([tokens[:gap], middle, tokens[gap:]]), TOKENIZER)
-            assert written == program.prefix + fill + program.suffix
+            assert written == prefix + fill + suffix
 
 
 def test_what_is_shown_lies_around_the_gap_and_leaves_room():
     sep, edge = TOKENIZER.vocabulary.sep, TOKENIZER.edge
     for before, after in ((1, 1), (40, 1), (1, 40), (40, 40), (12, 40), (40, 0)):
         part = item(3, 5)
-        program = CodeItem("a", part.prefix * before, part.middle, part.suffix * after)
+        prefix, suffix = part.literals[0] * before, part.literals[1] * after
+        program = Program("a", (prefix, suffix), part.fills)
         prompted = program.prompted(TOKENIZER, True)
         tokens = prompted.prompt.example.tokens
-        shown = program.unfilled[prompted.start : prompted.stop]
-        space = " " if prompted.start == 0 else ""  # as corpora have it in front
+        start, stop = len(prompted.cut[0]), len(program.unfilled) - len(prompted.cut[1])
+        shown = program.unfilled[start:stop]
+        space = " " if start == 0 else ""  # as corpora have it in front
         assert TOKENIZER.decode(tokens[(tokens != sep) & (tokens != edge)]) == space + shown
-        assert program.prefix.endswith(shown[: len(program.prefix) - prompted.start])
-        assert program.suffix.startswith(shown[len(program.prefix) - prompted.start :])
+        assert prefix.endswith(shown[: len(prefix) - start])
+        assert suffix.startswith(shown[len(prefix) - start :])
         assert len(tokens) <= CODE_SLOTS - CODE_GAP
-        assert prompted.is_cut == (shown != program.unfilled)
-        assert (tokens[0] == sep) == (prompted.start > 0)
-        assert (tokens[-1] == sep) == (prompted.stop < len(program.unfilled))
-        if prompted.is_cut:
+        assert (tokens[0] == sep) == (start > 0)
+        assert (tokens[-1] == sep) == (stop < len(program.unfilled))
+        if any(prompted.cut):
             assert len(tokens) == CODE_SLOTS - CODE_GAP
 
 
 def test_located_and_free_by_hand():
     program = item(2, 4)
-    middle = len(TOKENIZER.encode(program.middle))
+    middle = len(TOKENIZER.encode(program.fills[0]))
     located, free = (program.prompted(TOKENIZER, told) for told in (True, False))
     (gap,) = np.flatnonzero(located.prompt.is_open).tolist()
     assert located.gap_lengths.tolist() == [middle * (place == gap - 1) for place in range(len(located.prompt))]
@@ -104,13 +107,12 @@ def test_located_and_free_by_hand():
 
 def test_metrics_read_programs():
     program = item(2, 4)
-    assert isinstance(program, WholeReference)
     assert program.text == "\n".join(LINES) + "\n"
     assert program.words == program.text.split()
     rest = iter(program.words)
     assert all(word in rest for word in program.given)
-    assert program.words[: program.missing.index(max(program.missing))] == program.prefix.split()
-    assert sum(program.missing) == len(program.middle.split()) == len(program.words) - len(program.given)
+    assert program.words[: program.missing.index(max(program.missing))] == program.literals[0].split()
+    assert sum(program.missing) == len(program.fills[0].split()) == len(program.words) - len(program.given)
 
 
 def test_files_hold_both_kinds(tmp_path):
@@ -120,7 +122,7 @@ def test_files_hold_both_kinds(tmp_path):
     file.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in (program, sentence)) + "\n")
     first, second = read_items(file)
     assert first.text == "def f():\n    x = '\u2028'\n    return x"
-    assert second.unfilled == ["b"]
+    assert second.unfilled == "b"
     assert second.missing == [1, 0]
     for wrong in (
         '{"words": ["a", "b"], "keep": [2]}',

@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 import warnings
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import combinations, pairwise
 from math import exp, log, log2, sqrt
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from ddot.core.absorbing import CleanToken
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation import run
-from ddot.evaluation.items import Item
+from ddot.evaluation.items import Program, Sentence
 from ddot.evaluation.metrics import METRICS, Sums, compare, difference, interval, measure, score
 from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.fluency import causal_model, perplexity
@@ -47,10 +46,10 @@ def words(text):
 
 
 ITEMS = [
-    Item("0", tuple(words("the ferry leaves the old pier at noon")), (0, 1, 6, 7)),
-    Item("1", tuple(words("nobody remembered who had painted the gate green")), (0, 2, 7)),
-    Item("2", tuple(words("a heron stood in the shallow water")), (3, 4)),
-    Item("3", tuple(words("we counted nine lanterns on the bridge")), (0, 1, 2, 3, 4, 5, 6)),
+    Sentence.of("0", tuple(words("the ferry leaves the old pier at noon")), (0, 1, 6, 7)),
+    Sentence.of("1", tuple(words("nobody remembered who had painted the gate green")), (0, 2, 7)),
+    Sentence.of("2", tuple(words("a heron stood in the shallow water")), (3, 4)),
+    Sentence.of("3", tuple(words("we counted nine lanterns on the bridge")), (0, 1, 2, 3, 4, 5, 6)),
 ]
 REFERENCES = [list(item.words) for item in ITEMS]
 TEXTS = [
@@ -59,6 +58,7 @@ TEXTS = [
     words("a heron waded the shallow stream in"),
     words("we counted nine lanterns on the bridge"),
 ]
+LINES = [" ".join(text) for text in TEXTS]
 # Words as odd as they come: a space within, white space only, nothing at all.
 WORDS = st.sampled_from(["a", "b", "c", "d", "a b", "\u00a0", ""])
 
@@ -460,9 +460,9 @@ ON_WORDS = [name for name in METRICS if name not in ("meteor", "meteor_nltk", "c
 def test_identical_texts_score_best():
     best = {"bleu2": 100, "bleu4": 100, "success": 100, "exact": 100, "length_error": 0, "length_error_abs": 0}
     best |= {"gaps_found": 100, "gaps_extra": 0}
-    found = score(ITEMS, [item.words for item in ITEMS], ON_WORDS)
+    found = score(ITEMS, [item.text for item in ITEMS], ON_WORDS)
     assert {name: found[name] for name in best} == pytest.approx(best)
-    other = score(ITEMS, TEXTS, ON_WORDS)
+    other = score(ITEMS, LINES, ON_WORDS)
     for name in ("bleu2", "bleu4", "nist2", "nist4", "exact"):
         assert other[name] < found[name]
 
@@ -470,8 +470,8 @@ def test_identical_texts_score_best():
 @given(order=st.permutations(range(4)))
 @settings(max_examples=8)
 def test_the_order_of_items_does_not_matter(order):
-    moved = score([ITEMS[i] for i in order], [TEXTS[i] for i in order], ON_WORDS)
-    same = score(ITEMS, TEXTS, ON_WORDS)
+    moved = score([ITEMS[i] for i in order], [LINES[i] for i in order], ON_WORDS)
+    same = score(ITEMS, LINES, ON_WORDS)
     assert moved.pop("kept") == same.pop("kept")
     assert moved == pytest.approx(same)
 
@@ -480,7 +480,7 @@ def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
     monkeypatch.setattr("ddot.evaluation.metrics.meteor._DEBIAN", nltk_data / "debian")
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)  # as if it were not installed
     monkeypatch.setenv("PATH", str(nltk_data))
-    found = score(ITEMS, TEXTS, list(METRICS), samples=20)
+    found = score(ITEMS, LINES, list(METRICS), samples=20)
     assert set(found["missing"]) == {"bleu2", "bleu4", "meteor", "meteor_nltk", "codebleu", "perplexity", *OF_FILLS}
     assert found["missing"]["bleu2"] == "BLEU needs the package sacrebleu; pip install -e '.[metrics]'"
     assert found["nist4"] == nist(REFERENCES, TEXTS, 4).value
@@ -490,38 +490,26 @@ def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
     assert low < found["nist4"] < high
 
 
-@dataclass(frozen=True)
-class Program:
-    """An item of code."""
-
-    text: str
-    given: tuple[str, ...] = ("def", "return")
-
-    @property
-    def words(self):
-        return self.text.split()
-
-
 def test_programs_are_scored_as_they_are_written():
-    found = score([Program(PROGRAM)], [PROGRAM], ["bleu4", "success", "codebleu"])
-    assert found.pop("kept") == {"2": [1, 1]}
+    program = Program("0", (PROGRAM, ""), ("",))
+    found = score([program], [PROGRAM], ["bleu4", "success", "codebleu"])
+    assert found.pop("kept") == {str(len(PROGRAM.split())): [1, 1]}
     assert found == pytest.approx({"bleu4": 100, "success": 100, "codebleu": 100})
-    assert "line breaks" in score(ITEMS, TEXTS, ["codebleu"])["missing"]["codebleu"]
-    assert "words are missing" in score([Program(PROGRAM)], [PROGRAM], ["gaps_found"])["missing"]["gaps_found"]
+    assert "line breaks" in score(ITEMS, LINES, ["codebleu"])["missing"]["codebleu"]
 
 
 def test_perplexity_of_items(tmp_path):
     folder_of(tmp_path)
-    found = score(ITEMS, TEXTS, ["perplexity"], language_model=tmp_path)
+    found = score(ITEMS, LINES, ["perplexity"], language_model=tmp_path)
     assert found["perplexity"] == perplexity([" ".join(text) for text in TEXTS], tmp_path).value
-    assert "no model" in score(ITEMS, TEXTS, ["perplexity"], language_model="nowhere")["missing"]["perplexity"]
+    assert "no model" in score(ITEMS, LINES, ["perplexity"], language_model="nowhere")["missing"]["perplexity"]
 
 
 def test_compare_is_the_difference_of_scores():
-    unfilled = [item.given for item in ITEMS]
+    unfilled = [item.unfilled for item in ITEMS]
     wanted = ["bleu2", "exact", "d2", "meteor_nltk", "perplexity"]
-    found = compare(measure(ITEMS, TEXTS, wanted), measure(ITEMS, unfilled, wanted), samples=50)
-    first, second = (score(ITEMS, texts, ["bleu2", "exact"]) for texts in (TEXTS, unfilled))
+    found = compare(measure(ITEMS, LINES, wanted), measure(ITEMS, unfilled, wanted), samples=50)
+    first, second = (score(ITEMS, texts, ["bleu2", "exact"]) for texts in (LINES, unfilled))
     for name in ("bleu2", "exact"):
         assert found[name]["difference"] == pytest.approx(first[name] - second[name])
         assert found[name]["low"] <= found[name]["difference"] <= found[name]["high"]
@@ -530,10 +518,10 @@ def test_compare_is_the_difference_of_scores():
 
 
 def test_evaluate_scores_the_usual():
-    found = run.score(ITEMS, TEXTS)
+    found = run.score(ITEMS, LINES)
     assert list(found) == ["bleu2", "bleu4", "success", "length_error", "length_error_abs", "kept"]
     for count in {len(item.given) for item in ITEMS}:
-        some = [(item, text) for item, text in zip(ITEMS, TEXTS, strict=True) if len(item.given) == count]
+        some = [(item, text) for item, text in zip(ITEMS, LINES, strict=True) if len(item.given) == count]
         alone = score(*zip(*some, strict=True), ["success"])["success"]
         kept, texts = found["kept"][str(count)]
         assert (100 * kept / texts, texts) == (pytest.approx(alone), len(some))
@@ -543,8 +531,8 @@ def test_evaluate_scores_the_usual():
 
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="no metric 'magic'; there are bleu2"):
-        score(ITEMS, TEXTS, ["magic"])
+        score(ITEMS, LINES, ["magic"])
     with pytest.raises(ValueError, match="3 texts for 4 items"):
-        score(ITEMS, TEXTS[:3])
+        score(ITEMS, LINES[:3])
     with pytest.raises(ValueError, match="0 texts for 0 items"):
         score([], [])

@@ -4,9 +4,8 @@ sums.py       a metric as sums over items: confidence intervals, paired differen
 words.py      on words: BLEU, NIST, success rate, exact match, length error, distinct n-grams
 meteor.py     METEOR 1.5 (Java), and NLTK's under its own name
 code_bleu.py  CodeBLEU of Python
-fills.py      on blanks: ROUGE, length error, empty fills
 fluency.py    perplexity under a causal language model
-scoring.py    several metrics of one set of texts, or the differences between two
+scoring.py    several metrics of one set of texts, on blanks too (ROUGE); the differences between two sets
 """
 
 from ddot.evaluation.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score, usual

@@ -2,22 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+import numpy as np
+
+from ddot.evaluation.items import Item, Passage, Program
 from ddot.evaluation.metrics.code_bleu import code_bleu
-from ddot.evaluation.metrics.fills import (
-    Fills,
-    fill_empty,
-    fill_length_error,
-    fill_length_error_absolute,
-    fill_length_near,
-    rouge,
-)
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
-from ddot.evaluation.metrics.sums import Sums, difference, interval
+from ddot.evaluation.metrics.sums import Sums, difference, extra, interval, mean_of
 from ddot.evaluation.metrics.words import (
-    Words,
     bleu,
     distinct,
     exact_match,
@@ -29,56 +24,30 @@ from ddot.evaluation.metrics.words import (
     success,
 )
 
-Text = str | Words  # a whole text is split at white space where words are needed
+LanguageModel = Callable[..., Any] | Path | str  # see fluency.py
 
 
-@runtime_checkable
-class Reference(Protocol):
-    """What most metrics need of an item: the words of its reference, and those given."""
+@dataclass(frozen=True)
+class Fluency:
+    """A language model for perplexity, with its name in rows."""
 
-    @property
-    def words(self) -> Sequence[str]: ...
+    name: str
+    nats: Callable[..., Any]
 
-    @property
-    def given(self) -> Sequence[str]: ...
-
-
-@runtime_checkable
-class WholeReference(Reference, Protocol):
-    """An item that also has its reference verbatim: a program."""
-
-    @property
-    def text(self) -> str: ...
-
-
-@runtime_checkable
-class GappedReference(Reference, Protocol):
-    """An item that also knows how many words are missing before each given one, and after the last."""
-
-    @property
-    def missing(self) -> Sequence[int]: ...
-
-
-@runtime_checkable
-class MarkedReference(Reference, Protocol):
-    """An item that also knows the words of each blank, and finds the fills in a text."""
-
-    @property
-    def fills(self) -> Sequence[str]: ...
-
-    def fills_in(self, text: str) -> Sequence[str] | None: ...
+    def __call__(self, texts: Sequence[str]) -> Any:
+        return self.nats(texts)
 
 
 @dataclass(frozen=True)
 class Filled:
     """Filled texts and their items, in the forms that metrics read."""
 
-    items: Sequence[Reference]
+    items: Sequence[Item]
+    lines: Sequence[str]
     given: list[list[str]]
     references: list[list[str]]
     texts: list[list[str]]
-    lines: list[str]
-    language_model: Callable[..., Any] | Path | str | None
+    language_model: LanguageModel | None
 
 
 @dataclass(frozen=True)
@@ -89,15 +58,56 @@ class Measured:
     missing: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Fluency:
-    """A language model for perplexity (see fluency.py), with its name in rows."""
+def _per_blank(value: Callable[[str, str], float]) -> Callable[[Filled], Sums]:
+    """The mean over blanks of a function of the true words and the fill."""
 
-    name: str
-    nats: Callable[..., Any]
+    def metric(filled: Filled) -> Sums:
+        if not all(isinstance(item, Passage) for item in filled.items):
+            raise ValueError("metrics of fills need items whose blanks are marked, as those of people and rocstories")
+        rows = []
+        for item, text in zip(filled.items, filled.lines, strict=True):
+            fills = item.fills_in(text) or [""] * len(item.fills)  # the literal text was lost, and with it the fills
+            rows.append([sum(map(value, item.fills, fills)), len(fills)])
+        return Sums(np.array(rows, float).reshape(-1, 2), mean_of)
 
-    def __call__(self, texts: Sequence[str]) -> Any:
-        return self.nats(texts)
+    return metric
+
+
+@cache
+def _rouge_scorer(kind: str) -> Any:
+    with extra("ROUGE", "metrics"):
+        from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer([kind], use_stemmer=False)
+
+
+def _rouge(kind: str) -> Callable[[Filled], Sums]:
+    """F-measure in percent, by the package rouge-score without stemming."""
+    return _per_blank(lambda true, fill: 100 * float(_rouge_scorer(kind).score(true, fill)[kind].fmeasure))
+
+
+def _excess(true: str, fill: str) -> float:
+    return float(len(fill.split()) - len(true.split()))
+
+
+def _missing(filled: Filled) -> list[list[int]]:
+    if any(isinstance(item, Passage) for item in filled.items):
+        raise ValueError("gap metrics need items split into words: sentences or programs")
+    return [item.missing for item in filled.items]
+
+
+def _code_bleu(filled: Filled) -> float:
+    if not all(isinstance(item, Program) for item in filled.items):
+        raise ValueError("CodeBLEU needs programs, line breaks included")
+    return code_bleu([item.text for item in filled.items], filled.lines)
+
+
+def _perplexity(filled: Filled) -> Sums:
+    if filled.language_model is None:
+        raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
+    from ddot.evaluation.metrics.fluency import perplexity  # loads torch
+
+    return perplexity(filled.lines, filled.language_model)
 
 
 METRICS: dict[str, Callable[[Filled], Sums | float]] = {
@@ -111,51 +121,57 @@ METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "exact": lambda f: exact_match(f.references, f.texts),
     "length_error": lambda f: length_error(f.references, f.texts),
     "length_error_abs": lambda f: length_error_absolute(f.references, f.texts),
-    "gaps_found": lambda f: gaps_found(f.given, _missing(f.items), f.texts),
-    "gaps_extra": lambda f: gaps_extra(f.given, _missing(f.items), f.texts),
+    "gaps_found": lambda f: gaps_found(f.given, _missing(f), f.texts),
+    "gaps_extra": lambda f: gaps_extra(f.given, _missing(f), f.texts),
     "d2": lambda f: distinct(f.texts, 2),
     "d4": lambda f: distinct(f.texts, 4),
-    "codebleu": lambda f: code_bleu(_programs(f.items), f.lines),
-    "perplexity": lambda f: _perplexity(f),
-    "rouge1": lambda f: rouge(_fills(f), "rouge1"),
-    "rouge2": lambda f: rouge(_fills(f), "rouge2"),
-    "rougeL": lambda f: rouge(_fills(f), "rougeL"),
-    "fill_length_error": lambda f: fill_length_error(_fills(f)),
-    "fill_length_error_abs": lambda f: fill_length_error_absolute(_fills(f)),
-    "fill_length_near": lambda f: fill_length_near(_fills(f)),
-    "fill_empty": lambda f: fill_empty(_fills(f)),
+    "codebleu": _code_bleu,
+    "perplexity": _perplexity,
+    "rouge1": _rouge("rouge1"),
+    "rouge2": _rouge("rouge2"),
+    "rougeL": _rouge("rougeL"),
+    "fill_length_error": _per_blank(_excess),
+    "fill_length_error_abs": _per_blank(lambda true, fill: abs(_excess(true, fill))),
+    # Percent of blanks whose length is within one word, or a quarter of the true length.
+    "fill_length_near": _per_blank(
+        lambda true, fill: 100.0 * (abs(_excess(true, fill)) <= max(1, len(true.split()) / 4))
+    ),
+    "fill_empty": _per_blank(lambda _, fill: 100.0 * (not fill.split())),
 }
 USUAL = ("bleu2", "bleu4", "success", "length_error", "length_error_abs")
 OF_FILLS = tuple(name for name in METRICS if name.startswith(("rouge", "fill_")))
 
 
-def usual(items: Sequence[Reference]) -> tuple[str, ...]:
+def usual(items: Sequence[Item]) -> tuple[str, ...]:
     """The metrics items are scored with unless others are named: those of fills where blanks are marked."""
-    return OF_FILLS if all(isinstance(item, MarkedReference) for item in items) else USUAL
+    return OF_FILLS if all(isinstance(item, Passage) for item in items) else USUAL
 
 
 def score(
-    items: Sequence[Reference],
-    texts: Sequence[Text],
+    items: Sequence[Item],
+    texts: Sequence[str],
     wanted: Sequence[str] = USUAL,
-    language_model: Callable[..., Any] | Path | str | None = None,
+    language_model: LanguageModel | None = None,
     samples: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
     """The metrics `wanted`, by name; "missing" says why one could not be computed.
 
     With success, "kept" counts {words given: [texts that keep them, texts]}. With `samples` resamples of the items,
-    "intervals" holds [low, high] at 95% for metrics that are sums over items. `language_model`: a folder, or a function
-    (see fluency.py); the name of a `Fluency` is added.
+    "intervals" holds [low, high] at 95% for metrics that are sums over items. The name of a `Fluency` is added.
     """
     had = measure(items, texts, wanted, language_model)
-    row: dict[str, Any] = {name: _value(metric) for name, metric in had.found.items()}
+    sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
+    row: dict[str, Any] = {name: sums[name].value if name in sums else metric for name, metric in had.found.items()}
     if isinstance(language_model, Fluency) and "perplexity" in row:
         row["language_model"] = language_model.name
-    if isinstance(kept := had.found.get("success"), Sums):
-        row["kept"] = _kept(kept, [len(item.given) for item in items])
+    if "success" in sums:
+        kept: dict[int, list[int]] = {}
+        for count, (percent, _) in zip((len(item.given) for item in items), sums["success"].rows, strict=True):
+            before = kept.get(count, [0, 0])
+            kept[count] = [before[0] + int(percent == 100), before[1] + 1]
+        row["kept"] = {str(count): kept[count] for count in sorted(kept)}
     if samples:
-        sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
         row["intervals"] = {name: list(interval(metric, samples, seed)) for name, metric in sums.items()}
     return row | ({"missing": dict(had.missing)} if had.missing else {})
 
@@ -164,35 +180,25 @@ def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 
     """The fields of a `Difference` for each metric that both have; "missing" as in `score`."""
     row: dict[str, Any] = {}
     missing = {**others.missing, **texts.missing}
-    for name in texts.found.keys() & others.found.keys():
+    for name in (name for name in texts.found if name in others.found):
         first, second = texts.found[name], others.found[name]
         if isinstance(first, Sums) and isinstance(second, Sums):
             row[name] = asdict(difference(first, second, samples, seed))
         else:
             missing[name] = f"{name} is not a sum over items: it has no paired interval"
-    return {name: row[name] for name in texts.found if name in row} | ({"missing": missing} if missing else {})
+    return row | ({"missing": missing} if missing else {})
 
 
 def measure(
-    items: Sequence[Reference],
-    texts: Sequence[Text],
-    wanted: Sequence[str],
-    language_model: Callable[..., Any] | Path | str | None = None,
+    items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: LanguageModel | None = None
 ) -> Measured:
     """The metrics `wanted`, as sums over items where possible."""
-    unknown = [name for name in wanted if name not in METRICS]
-    if unknown:
+    if unknown := [name for name in wanted if name not in METRICS]:
         raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
     if not items or len(items) != len(texts):
         raise ValueError(f"{len(texts)} texts for {len(items)} items; wanted one text for each of at least one item")
-    filled = Filled(
-        items=items,
-        given=[list(item.given) for item in items],
-        references=[list(item.words) for item in items],
-        texts=[text.split() if isinstance(text, str) else list(text) for text in texts],
-        lines=[text if isinstance(text, str) else " ".join(text) for text in texts],
-        language_model=language_model,
-    )
+    given, references = [item.given for item in items], [item.words for item in items]
+    filled = Filled(items, texts, given, references, [text.split() for text in texts], language_model)
     found: dict[str, Sums | float] = {}
     missing: dict[str, str] = {}
     for name in wanted:
@@ -201,48 +207,3 @@ def measure(
         except (ValueError, FileNotFoundError) as error:
             missing[name] = str(error)
     return Measured(found, missing)
-
-
-def _value(metric: Sums | float) -> float:
-    return metric.value if isinstance(metric, Sums) else metric
-
-
-def _kept(success: Sums, given: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[int, list[int]] = {}
-    for count, (percent, _) in sorted(zip(given, success.rows, strict=True), key=lambda pair: pair[0]):
-        kept, texts = found.get(count, (0, 0))
-        found[count] = [kept + int(percent == 100), texts + 1]
-    return {str(count): both for count, both in found.items()}
-
-
-def _missing(items: Sequence[Reference]) -> list[Sequence[int]]:
-    missing = [item.missing for item in items if isinstance(item, GappedReference)]
-    if len(missing) < len(items):
-        raise ValueError("gap metrics need items that say where words are missing")
-    return missing
-
-
-def _fills(filled: Filled) -> Fills:
-    marked = [item for item in filled.items if isinstance(item, MarkedReference)]
-    if len(marked) < len(filled.items):
-        raise ValueError("metrics of fills need items whose blanks are marked, as those of people and rocstories")
-    found = []
-    for item, text in zip(marked, filled.lines, strict=True):
-        fills = item.fills_in(text)  # None: the literal text was lost, and with it the fills
-        found.append(list(zip(item.fills, fills or [""] * len(item.fills), strict=True)))
-    return found
-
-
-def _programs(items: Sequence[Reference]) -> list[str]:
-    programs = [item.text for item in items if isinstance(item, WholeReference)]
-    if len(programs) < len(items):
-        raise ValueError("CodeBLEU needs items with their text verbatim, line breaks included")
-    return programs
-
-
-def _perplexity(filled: Filled) -> Sums:
-    if filled.language_model is None:
-        raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
-    from ddot.evaluation.metrics.fluency import perplexity  # loads torch
-
-    return perplexity(filled.lines, filled.language_model)

@@ -90,11 +90,11 @@ def measure(
 def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
     plain = load(model, device="cpu", precision="float32")
     return {
-        "plain: float32, 64 slots, all logits, all steps": _each(plain, _plain, steps),
-        "ddot infill, float32": _each(plain, _one, steps),
-        "ddot infill, as shipped": _each(fast, _one, steps),
-        "as shipped, 8 steps": _each(fast, _one, 8),
-        "as shipped, slots move": _each(fast, _moving, steps),
+        "plain: float32, 64 slots, all logits, all steps": _each(plain, partial(_plain, steps=steps)),
+        "ddot infill, float32": _each(plain, partial(_infill, steps=steps)),
+        "ddot infill, as shipped": _each(fast, partial(_infill, steps=steps)),
+        "as shipped, 8 steps": _each(fast, partial(_infill, steps=8)),
+        "as shipped, slots move": _each(fast, partial(_infill, steps=steps, terminal="grid")),
         **_other_methods(fast, steps),
     }
 
@@ -104,50 +104,52 @@ def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
     another = load(model, device=str(fast.device))
     bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # batches of one row, not filled up
     return {
-        "plain: 64 slots, all logits, all steps": _each(bare, _plain, steps),
-        "ddot infill, one by one": _each(fast, _one, steps),
+        "plain: 64 slots, all logits, all steps": _each(bare, partial(_plain, steps=steps)),
+        "ddot infill, one by one": _each(fast, partial(_infill, steps=steps)),
         f"ddot infill, {MANY} sentences": _many(fast, steps),
         f"ddot infill, {MANY} sentences, compiled": _many(compiled, steps),
-        "one by one, 8 steps": _each(fast, _one, 8),
-        "one by one, slots move": _each(fast, _moving, steps),
+        "one by one, 8 steps": _each(fast, partial(_infill, steps=8)),
+        "one by one, slots move": _each(fast, partial(_infill, steps=steps, terminal="grid")),
         **_other_methods(bare, steps),
     }
 
 
 def _other_methods(fast: Model, steps: int) -> dict[str, Way]:
+    methods: dict[str, Method] = {
+        "DDOT-U as in the paper, 64 slots": DDOT(),
+        "PoP, 64 slots": PositionPrediction(),
+        "LC, 64 + 64 slots": LeftContext(),
+    }
     return {
-        "fixed length, told": _each(fast, _told, steps),
-        "DDOT-U as in the paper, 64 slots": _each(fast, partial(_method, DDOT()), steps),
-        "PoP, 64 slots": _each(fast, partial(_method, PositionPrediction()), steps),
-        "LC, 64 + 64 slots": _each(fast, partial(_method, LeftContext()), steps),
-        "left to right, same trunk, cached": _each(fast, _left_to_right, steps),
+        "ddot infill, told 8 words": _each(fast, partial(_infill, steps=steps, bounds="{8}")),
+        **{name: _each(fast, partial(_method, method=method, steps=steps)) for name, method in methods.items()},
+        "left to right, same trunk, cached": _each(fast, _left_to_right),
     }
 
 
-def _each(model: Model, fill: Callable[[Model, str, int], None], steps: int) -> Way:
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """How long it takes, until the device has finished."""
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def _each(model: Model, fill: Callable[[Model, str], object]) -> Way:
     """One sentence after the other."""
-
-    def seconds(text: str) -> float:
-        start = time.perf_counter()
-        fill(model, text, steps)
-        if model.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - start
-
-    return lambda: [seconds(text) for text in SENTENCES]
+    return lambda: [seconds(partial(fill, model, text), model.device) for text in SENTENCES]
 
 
 def _many(model: Model, steps: int) -> Way:
     """A long list."""
 
-    def seconds() -> list[float]:
-        start = time.perf_counter()
+    def fill() -> None:
         texts = enumerate(varied(MANY))
         for _ in model.answers(model.request(text, Settings(seed=seed, steps=steps)) for seed, text in texts):
             pass
-        return [(time.perf_counter() - start) / MANY]
 
-    return seconds
+    return lambda: [seconds(fill, model.device) / MANY]
 
 
 def varied(count: int) -> list[str]:
@@ -156,12 +158,8 @@ def varied(count: int) -> list[str]:
     return [" ".join(some[: len(some) - fewer]) for some, fewer in words]
 
 
-def _one(model: Model, text: str, steps: int) -> None:
-    model.infill(text, steps=steps)
-
-
-def _moving(model: Model, text: str, steps: int) -> None:
-    model.infill(text, steps=steps, terminal="grid")
+def _infill(model: Model, text: str, bounds: str = "", **settings: Any) -> None:
+    model.infill(text.replace("___", f"___{bounds}"), **settings)
 
 
 def _lengths(model: Model, text: str) -> tuple[Any, Any, list[int]]:
@@ -180,9 +178,9 @@ def _plain(model: Model, text: str, steps: int) -> None:
         pass
 
 
-def prompt_of(model: Model, text: str) -> Example:
-    """The prompt of the paper's methods: the words, not where any are missing."""
-    return view(parse(text), model.tokenizer, located=False).prompt.example
+def prompts_of(model: Model, texts: Sequence[str]) -> list[Example]:
+    """The prompts of the paper's methods: the words, not where any are missing."""
+    return [view(parse(text), model.tokenizer, located=False).prompt.example for text in texts]
 
 
 def sample(method: Method, model: Model, prompts: Sequence[Example], steps: int) -> None:
@@ -191,19 +189,11 @@ def sample(method: Method, model: Model, prompts: Sequence[Example], steps: int)
         pass
 
 
-def _method(method: Method, model: Model, text: str, steps: int) -> None:
-    sample(method, model, [prompt_of(model, text)], steps)
+def _method(model: Model, text: str, method: Method, steps: int) -> None:
+    sample(method, model, prompts_of(model, [text]), steps)
 
 
-def _told(model: Model, text: str, steps: int) -> None:
-    template = parse(text)
-    seen = view(template, model.tokenizer, located=True)
-    window = Window(seen, template.blanks, row_keys(0, 1), Settings(steps=steps))
-    for _ in model.engine.states([model.engine.sample(window, [12] * len(template.blanks))]):
-        pass
-
-
-def _left_to_right(model: Model, text: str, steps: int) -> None:
+def _left_to_right(model: Model, text: str) -> None:
     """The blank's tokens one by one; sees only the text before it."""
     _, seen, lengths = _lengths(model, text)
     trunk, device = model.denoiser.trunk, model.device

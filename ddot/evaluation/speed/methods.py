@@ -5,8 +5,8 @@ on those of the model.
 """
 
 import sys
-import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.evaluation.speed.infill import prompt_of, sample, varied
+from ddot.evaluation.speed.infill import prompts_of, sample, seconds, varied
 from ddot.infill.model import load
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
@@ -23,7 +23,6 @@ from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.devices import device_name
 
 METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
-BARS = {"ddot-u": 1.8}  # times as fast as left context
 
 
 def measure(
@@ -41,31 +40,20 @@ def measure(
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}; at least 1 is wanted")
     loaded = load(model, device)
-    on_gpu = loaded.denoiser.device.type == "cuda"
-    count = texts or (512 if on_gpu else 1)
-    prompts = [prompt_of(loaded, text) for text in varied(count)]
-
-    def seconds(method: Method, K: int) -> float:
-        start = time.perf_counter()
-        sample(method, loaded, prompts, K)
-        if on_gpu:
-            torch.cuda.synchronize()
-        return time.perf_counter() - start
-
-    times: dict[tuple[int, str], list[float]] = {}
+    count = texts or (512 if loaded.device.type == "cuda" else 1)
+    prompts, times = prompts_of(loaded, varied(count)), dict[tuple[int, str], list[float]]()
     with torch.inference_mode(), loaded.denoiser.half_precision():
         for turn, K, name in product(range(rounds + 1), steps, METHODS):
-            if turn == 0:  # warm-up
-                seconds(METHODS[name], 1)
-                continue
-            print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
-            times.setdefault((K, name), []).append(seconds(METHODS[name], K))
+            fill = partial(sample, METHODS[name], loaded, prompts, K if turn else 1)
+            if turn:  # the first round warms up
+                print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
+            spent = seconds(fill, loaded.device)
+            times.setdefault((K, name), []).extend([spent] * bool(turn))
     rows = []
     for (K, name), some in times.items():
         faster = float(np.median(np.divide(times[K, "lc"], some)))  # within a round: the speed of a machine varies
         rows.append({
             "sampler": name, "device": device_name(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
-            "bar": BARS.get(name), "met": faster >= BARS[name] if name in BARS else None,
         })  # fmt: skip
     return rows

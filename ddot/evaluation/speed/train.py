@@ -47,12 +47,7 @@ def networks() -> dict[str, Network]:
 
 
 def measure(
-    names: Iterable[str],
-    lengths: Iterable[int],
-    device: str,
-    slots: int,
-    steps: int,
-    workers: int,
+    names: Iterable[str], lengths: Iterable[int], device: str, slots: int, steps: int, workers: int
 ) -> list[dict[str, Any]]:
     """One row for each network, length and layout: with couplings (DDOT), and without (fixed positions)."""
     known = networks()

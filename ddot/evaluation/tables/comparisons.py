@@ -1,18 +1,27 @@
-"""Tables whose lines are contenders: the paper's results beside ours, ablations, variants, sweeps."""
+"""Tables whose lines are contenders: published results beside ours, ablations, variants, sweeps, models."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from ddot.evaluation.contenders import CONTENDERS, contender
 from ddot.evaluation.rows import HEADS, UNFILLED, Row
-from ddot.evaluation.tables.lines import SETS, Line, Naming, by_task, cells, gather, main_rows, model_name, notes_of
-from ddot.evaluation.tables.page import EMPTY, Cell, Column, Section, Table, cell, no_rows
+from ddot.evaluation.tables.lines import (
+    SETS,
+    Line,
+    Naming,
+    budgets,
+    cells,
+    gather,
+    model_name,
+    notes_of,
+    of_own_model,
+    rank,
+    shortened,
+)
+from ddot.evaluation.tables.page import EMPTY, Cell, Column, Table, cell
 from ddot.evaluation.tables.paper import paper_tables, paper_values, printed
 
-# What is shown beside a metric of the paper's, where it was measured.
-BESIDE = {"meteor": "meteor_nltk", "d4": "perplexity", "codebleu": "exact"}
 # Metrics that share a column.
 PAIRS = (
     *(("bleu2", "bleu4"), ("nist2", "nist4"), ("gaps_found", "gaps_extra"), ("length_error", "length_error_abs")),
@@ -20,92 +29,104 @@ PAIRS = (
 )
 BLOCKS, TEXTS = ("1bw-block", "yelp-block"), ("1bw-block", "yelp-block", "1bw-random", "yelp-random")
 _QUALITY = ("bleu2", "bleu4", "success", "length_error", "length_error_abs")
-_FILLS = ("rouge1", "rouge2", "rougeL", "fill_length_error", "fill_length_error_abs", "fill_length_near", "fill_empty")
-
-
-def _is_moving(name: str) -> bool:
-    return name == UNFILLED or name.startswith("ddot-")
-
-
-def _is_ablation(name: str) -> bool:
-    return name in (UNFILLED, "ddot-r", "ddot-u") or name.startswith("no-ot")
-
-
-def _has_variants(name: str) -> bool:
-    return any(other.variant and other.name.startswith(name) for other in CONTENDERS.values())
+_ROUGE = ("rouge1", "rouge2", "rougeL")
+_LENGTHS = ("fill_length_error", "fill_length_error_abs", "fill_length_near", "fill_empty")
+_SIMILAR = ("GPT-2 medium, prefix only", "SEDD small", "SEDD medium", "DiffuGPT small", "DiffuGPT medium", "LLaMA2 7B")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: its sets, metrics and contenders. `paper`: the paper's table of the same numbers."""
+    """A table: its sets, metrics, task and contenders. `paper`: a table in paper_tables.json of the same numbers."""
 
     title: str
     sets: Sequence[str] = ()
     metrics: Sequence[str] = ()
     paper: str | None = None
-    only: Callable[[str], bool] = lambda name: True
-    variants: bool = False  # those of contenders too, and nothing without any
-    by_set: bool = False  # a section for each set, not a column
-    needs: str = ""  # tasks that this contender did not do are left out
+    theirs: Sequence[str] = ("LC", "DDOT-U")  # the paper's lines that are always shown; all if it has none of them
+    task: str = "free"
+    only: Callable[[str], bool] = lambda name: not contender(name).variant
+    by_set: bool = False  # a line, not a column, for each set; all tasks
     notes: tuple[str, ...] = ()
 
 
+def _variants(kind: str) -> Callable[[str], bool]:
+    """The variants of one kind, and what they are variants of."""
+    names = {one.name for one in CONTENDERS.values() if one.variant == kind}
+    bases = {base for base in CONTENDERS if any(name.startswith(base + "-") for name in names)}
+    return lambda name: name in names or (name in bases and not contender(name).variant)
+
+
+def _appendix(kind: str, title: str) -> Comparison:
+    return Comparison(f"Variant: {title}", BLOCKS, _QUALITY, theirs=(), only=_variants(kind))
+
+
+_MOVING = (UNFILLED, "ddot-r", "ddot-u")
 COMPARISONS = {
     "overview": Comparison("BLEU-2 / BLEU-4 on rebuilt test sets", TEXTS, ("bleu2", "bleu4")),
-    "main": Comparison("Infilling on rebuilt test sets", (), (*_QUALITY, "seconds"), by_set=True),
+    "main": Comparison("Infilling on rebuilt test sets", (), (*_QUALITY, "seconds"), theirs=(), by_set=True),
+    "outside": Comparison(
+        "ROCStories: the third of five sentences, ours beside published figures", ("rocstories",), (*_ROUGE, *_LENGTHS),
+        "outside", (*_SIMILAR, "DiffuLLaMA 7B"), "located",
+        notes=("Published models (1,000 stories) are told the number of tokens; ours only where it says so.",),
+    ),
+    "people": Comparison(
+        "Blanks of everyday texts", ("people",), ("nats", *_ROUGE, *_LENGTHS), theirs=(), task="located",
+        notes=("Nats: per token of the true words, of texts with one blank (ddot nats).",),
+    ),
     "methods": Comparison("Methods on blocks", BLOCKS, (*_QUALITY[:3], "gaps_found", "gaps_extra", "length_error")),
-    "fills": Comparison("Blanks of everyday texts and stories", ("people", "rocstories"), _FILLS),
-    "variants": Comparison("Variants of how tokens are revealed", BLOCKS, _QUALITY, only=_has_variants, variants=True),
+    "located": Comparison("Blocks, told where words are missing", BLOCKS, _QUALITY, theirs=(), task="located"),
     "random": Comparison("Random infilling: 1 to 6 words given", paper="random"),
     "block": Comparison("Block infilling: one span of 0 to 32 words missing", paper="block"),
-    "code": Comparison("Code infilling", paper="code", notes=("Ours: other Python packages than the paper's.",)),
-    "ot": Comparison("With and without optimal transport", paper="ot", only=_is_ablation, needs="no-ot"),
-    "sizes": Comparison("Sizes of the network", paper="sizes", only=_is_moving),
-    "diversity": Comparison("Diversity: distinct n-grams in percent", paper="diversity"),
-}
+    "code": Comparison(
+        "Code infilling", ("code-block",), ("bleu2", "bleu4", "codebleu", "success", "exact"), "code",
+        notes=("Ours: other Python packages than the paper's.",),
+    ),
+    "ot": Comparison(
+        "With and without optimal transport", paper="ot", only=lambda name: name in (*_MOVING, "no-ot", "no-ot-u")
+    ),
+    "sizes": Comparison("Sizes of the network", paper="sizes", only=lambda name: name in _MOVING),
+    "diversity": Comparison("Diversity: distinct n-grams in percent", (), ("d2", "d4", "perplexity"), "diversity"),
+    "leaps": _appendix("leaps", "τ-leaps instead of the most certain first"),
+    "drawn": _appendix("drawn", "pads drawn instead of the likeliest"),
+    "kept": _appendix("kept", "the given words kept by projection"),
+}  # fmt: skip
 
 
-def compare(name: str, rows: Sequence[Row]) -> Table:
-    """One of `COMPARISONS`: the paper's lines, then ours for each task."""
+def compare(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
+    """One of `COMPARISONS`: the paper's lines, then ours, `room` in all. None: all lines, of all tasks."""
     kind = COMPARISONS[name]
     numbers = paper_tables()[kind.paper] if kind.paper else {}
     present = {row.dataset for row in rows}
     sets = list(kind.sets or numbers.get("sets") or [*(d for d in SETS if d in present), *sorted(present - {*SETS})])
-    metrics = list(kind.metrics or numbers["metrics"])
-    metrics += [
-        beside for metric, beside in BESIDE.items()
-        if metric in metrics and any(row.dataset in sets and row.measure(beside) is not None for row in rows)
-    ]  # fmt: skip
-    chosen = [row for row in rows if kind.only(row.method) or (kind.variants and contender(row.method).variant)]
-    done = {row.task for row in chosen if row.method == kind.needs}
-    chosen = [row for row in chosen if row.task in done or not done]
-    lines = gather(main_rows(chosen, kind.variants), sets, metrics)
-    columns, naming = paired(metrics), Naming.of(lines)
+    metrics = [*(kind.metrics or numbers["metrics"])]
+    metrics += ["meteor_nltk"] * (room is None and "meteor" in metrics)
+    done = [row for row in rows if kind.only(row.method)]
+    done = [row for row in done if room is None or kind.by_set or row.task == kind.task or row.method == UNFILLED]
+    places = [(dataset, column) for dataset in sets for column in paired(metrics)]
+    theirs = _published(kind, numbers, places, room)
+    lines = shortened(gather(of_own_model(done), sets, metrics), None if room is None else room - len(theirs))
+    naming = Naming.of(lines)
     if kind.by_set:
-        sections, heads = _by_set(sets, lines, columns, naming), [Column(_head(column)) for column in columns]
+        body, heads = _by_set(sets, lines, metrics, room), [Column(_head(column)) for column in paired(metrics)]
     else:
-        places = [(dataset, column) for dataset in sets for column in columns]
-        heads = [Column(_head(column), SETS.get(dataset, dataset)) for dataset, column in places]
-        sections = _papers_sections(numbers, columns) if numbers else _papers_line(places)
-        for task, some in by_task(lines):
-            sections.append(Section(", ".join(filter(None, ("ours", task))), _ours(some, naming, places)))
-    if not lines:
-        sections.append(no_rows(1 + len(heads)))
-    notes = (*notes_of(lines, metrics, sections), *kind.notes)
-    return Table(name, kind.title, (Column(""), *heads), tuple(sections), notes)
+        columns = (cells(lines, dataset, column) for dataset, column in places)
+        body = [*theirs, *zip((cell(naming.name(line)) for line in lines), *columns, strict=True)]
+        heads = [Column(_head(column), SETS.get(dataset, dataset) * (len(sets) > 1)) for dataset, column in places]
+    body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in heads))] * (not lines)
+    task = f" ({kind.task} task)" * (kind.task == "free" and not kind.by_set and room is not None)
+    return Table(name, kind.title + task, (Column(""), *heads), body, (*notes_of(lines, metrics, body), *kind.notes))
 
 
 def _by_set(
-    sets: Sequence[str], lines: Sequence[Line], columns: Sequence[Sequence[str]], naming: Naming
-) -> list[Section]:
-    sections = []
+    sets: Sequence[str], lines: Sequence[Line], metrics: Sequence[str], room: int | None
+) -> list[Sequence[Cell]]:
+    body: list[Sequence[Cell]] = []
     for dataset in sets:
-        places = [(dataset, column) for column in columns]
-        for task, some in by_task([line for line in lines if dataset in line.rows]):
-            theirs = [line for section in _papers_line(places) for line in section.lines] if task == "free" else []
-            title = f"{SETS.get(dataset, dataset)}, {task}"
-            sections.append(Section(title, (*theirs, *_ours(some, naming, places))))
-    return sections
+        some = [line for line in lines if dataset in line.rows]
+        naming = Naming.of(some, tasks=False)
+        names = (cell(f"{SETS.get(dataset, dataset)}, {line.row.task}: {naming.name(line)}") for line in some)
+        body += zip(names, *(cells(some, dataset, column) for column in paired(metrics)), strict=True)
+    return body[:room]
 
 
 def _head(column: Sequence[str]) -> str:
@@ -113,15 +134,7 @@ def _head(column: Sequence[str]) -> str:
     return heads[0] if heads[-1] == f"{heads[0]} ±" else "/".join(heads)
 
 
-def _ours(
-    lines: Sequence[Line], naming: Naming, places: Sequence[tuple[str, Sequence[str]]]
-) -> tuple[tuple[Cell, ...], ...]:
-    """The cells of lines, their names first."""
-    names = [cell(naming.name(line)) for line in lines]
-    return tuple(zip(names, *(cells(lines, dataset, metrics) for dataset, metrics in places), strict=True))
-
-
-def paired(metrics: Iterable[str]) -> list[tuple[str, ...]]:
+def paired(metrics: Sequence[str]) -> list[tuple[str, ...]]:
     """The columns of metrics: pairs of `PAIRS` together, others alone."""
     left, columns = list(metrics), list[tuple[str, ...]]()
     while left:
@@ -130,50 +143,115 @@ def paired(metrics: Iterable[str]) -> list[tuple[str, ...]]:
     return columns
 
 
+def _published(
+    kind: Comparison, numbers: Mapping[str, Any], places: Sequence[tuple[str, Sequence[str]]], room: int | None
+) -> list[Sequence[Cell]]:
+    """The paper's lines under these columns; without a table of its own, its DDOT-U on each set."""
+    if not kind.theirs:
+        return []
+    if not numbers:
+        tables = {dataset: name for name in ("code", "random", "block") for dataset in paper_tables()[name]["sets"]}
+        values = {dataset: paper_values(tables.get(dataset, "block"), "DDOT-U", dataset) for dataset, _ in places}
+        known = any(metric in values[dataset] for dataset, column in places for metric in column)
+        found = {"DDOT-U (another test sample)": values} if known else {}
+    else:
+        models = [row["model"] for row in numbers["rows"]]
+        models = [m for m in models if room is None or m in kind.theirs] or models
+        found = {m: {dataset: paper_values(str(kind.paper), m, dataset) for dataset, _ in places} for m in models}
+    source = numbers.get("source", "paper")
+    return [
+        (cell(f"{source}, {model}"), *(cell(papers(values[dataset], column)) for dataset, column in places))
+        for model, values in found.items()
+    ]
+
+
 def papers(values: Mapping[str, Any], column: Sequence[str]) -> str:
     """The paper's values under one column."""
     shown = [printed(values.get(metric)) for metric in column]
     return EMPTY if set(shown) == {EMPTY} else " / ".join(shown)
 
 
-def _papers_sections(numbers: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> list[Section]:
-    """The paper's lines, under the kinds of models it has."""
-    sections = []
-    for title, rows in groupby(numbers["rows"], key=lambda row: row["section"]):
-        lines = []
-        for row in rows:
-            values = [dict(zip(numbers["metrics"], found, strict=True)) for found in row["values"]]
-            lines.append((cell(row["model"]), *(cell(papers(value, column)) for value in values for column in columns)))
-        sections.append(Section(f"paper, {title}", tuple(lines)))
-    return sections
+_SWEEPS = {
+    "steps": (
+        "Sampling steps: B2 / B4 / seconds",
+        ("bleu2", "bleu4", "seconds"),
+        "Seconds: ours per text, the paper's per batch of a size it does not state.",
+    ),
+    "lambda": (
+        "Weight of the position loss, λ: B2 / B4 / SR",
+        ("bleu2", "bleu4", "success"),
+        "Our λ weighs a squared error in tokens: at 64 slots 1,024 times the paper's, which names no set.",
+    ),
+}
 
 
-def _papers_line(places: Sequence[tuple[str, Sequence[str]]]) -> list[Section]:
-    """The paper's DDOT-U under these columns, if it has any of them."""
-    shown = [papers(_papers_ddot_u(dataset), column) for dataset, column in places]
-    line = (cell("paper, DDOT-U (another test sample)"), *map(cell, shown))
-    return [Section("", (line,))] if set(shown) != {EMPTY} else []
+def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
+    """A column for each number of sampling steps, or for each λ; a line for each contender and set."""
+    title, metrics, note = _SWEEPS[name]
+    theirs = _papers_sweep(name)
+    swept = [row for row in rows if not (contender(row.method).stepless or contender(row.method).variant)]
+    if room is not None:
+        swept = [row for row in swept if row.task == "free"]
+    series: dict[tuple[object, ...], dict[Any, Line]] = {}
+    for dataset in SETS:
+        lines = gather(swept, [dataset], metrics)
+        close = budgets(lines)
+        for line in lines:
+            row = line.row
+            same: tuple[object, ...] = (row.model,) if name == "steps" else (row.recipe, row.steps, close[line.budget])
+            x = row.steps if name == "steps" else row.position_factor
+            if x is not None and row.method != UNFILLED:
+                series.setdefault((dataset, row.method, row.task, row.split, row.items, *same), {})[x] = line
+    longest = [key for key, points in series.items() if len(points) > 1]
+    longest.sort(key=lambda key: rank(next(iter(series[key].values())).row))
+    shown = {key: series[key] for key in longest[: None if room is None else room - len(theirs)]}
+    every = [line for points in shown.values() for line in points.values()]
+    naming = Naming.of(every, steps=False)
+    columns = sorted({x for points in [*map(set, theirs.values()), *map(set, shown.values())] for x in points})
+    body: list[Sequence[Cell]] = [
+        (cell(f"paper, {model}".rstrip(", ")), *(cell(papers(points.get(x, {}), metrics)) for x in columns))
+        for model, points in theirs.items()
+    ]
+    for points in shown.values():
+        first = next(iter(points.values()))
+        place = first.row.dataset
+        beside = [line for line in every if place in line.rows]
+        made = dict(zip(beside, cells(beside, place, metrics), strict=True))
+        label = naming.name(first) if name == "steps" else contender(first.row.method).label
+        found = (made[points[x]] if x in points else cell(EMPTY) for x in columns)
+        body.append((cell(f"{SETS[place]}: {label}"), *found))
+    body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in columns))] * (not shown)
+    heads = (Column(""), *(Column(f"{x:g}", "steps" if name == "steps" else "λ") for x in columns))
+    return Table(name, title, heads, body, (*notes_of(every, metrics, body), note))
 
 
-def _papers_ddot_u(dataset: str) -> dict[str, Any]:
-    tables = [name for name in ("block", "random", "code") if dataset in paper_tables()[name]["sets"]]
-    return paper_values(tables[0], "DDOT-U", dataset) if tables else {}
+def _papers_sweep(name: str) -> dict[str, dict[Any, Mapping[str, Any]]]:
+    """Model → {steps or λ: values}."""
+    numbers = paper_tables()[name]
+    if name == "lambda":
+        pairs = ((row["lambda"], dict(zip(numbers["metrics"], row["values"], strict=True))) for row in numbers["rows"])
+        return {"": dict(pairs)}
+    keys = {"bleu2": "bleu2", "bleu4": "bleu4", "seconds": "seconds_per_batch"}
+    return {
+        row["model"]: {x: {m: row[key][i] for m, key in keys.items()} for i, x in enumerate(numbers["steps"])}
+        for row in numbers["rows"]
+    }
 
 
 _BUDGET = ("{}", "{:,}", "{:,.0f}", "{:g}")  # recipe, steps, seconds, λ
 
 
-def models_table(rows: Sequence[Row]) -> Table:
+def models(rows: Sequence[Row], room: int | None = None) -> Table:
     """Every model with its training budget."""
     found: dict[str, Row] = {}
-    for row in rows:
-        if row.method != UNFILLED and (row.model not in found or found[row.model].training_seconds is None):
-            found[row.model] = row
-    lines = []
-    for model, row in sorted(found.items()):
+    for row in sorted(rows, key=lambda row: (row.training_seconds is None, *rank(row))):
+        if row.method != UNFILLED:
+            found.setdefault(row.model, row)
+    body = []
+    for model, row in list(found.items())[:room]:
         said = (row.recipe, row.training_steps, row.training_seconds, row.position_factor)
         shown = (EMPTY if value is None else form.format(value) for value, form in zip(said, _BUDGET, strict=True))
-        lines.append((cell(model_name(model)), *map(cell, shown)))
+        body.append((cell(model_name(model)), *map(cell, shown)))
     heads = tuple(map(Column, ("model", "recipe", "training steps", "training seconds", "λ")))
     notes = ("Steps and seconds include those of the model a training started from.",)
-    return Table("models", "Models and their training budgets", heads, (Section("", tuple(lines)),), notes)
+    return Table("models", "Models and their training budgets", heads, body, notes)

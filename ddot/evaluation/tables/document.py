@@ -13,7 +13,7 @@ def marked(document: Path, names: Sequence[str]) -> list[str]:
 
 
 def insert(document: Path, texts: Mapping[str, str]) -> None:
-    """Replace what stands between `<!-- name -->` and `<!-- /name -->`, for all texts or for none."""
+    """Replace the text between `<!-- name -->` and `<!-- /name -->`, for all texts or for none."""
     old = _text_of(document)
     newline, new = "\r\n" if "\r\n" in old else "\n", old
     for marker, text in texts.items():

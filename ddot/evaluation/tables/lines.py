@@ -1,17 +1,17 @@
-"""Measured rows as the lines of a table: seeds averaged, models chosen, named, the best in bold.
+"""Measured rows as the lines of a table: seeds averaged, lines chosen, named, the best in bold.
 
-A line is one contender with one model at one number of steps, over several sets.
+A line is one contender with one model, on one task, at one number of steps, over several sets.
 """
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ddot.evaluation.contenders import contender, order
+from ddot.evaluation.contenders import contender, importance, order
 from ddot.evaluation.rows import HEADS, UNFILLED, Row
-from ddot.evaluation.tables.page import EMPTY, Cell, Piece, Section, cell
+from ddot.evaluation.tables.page import EMPTY, Cell, Piece, cell
 
 SETS = {
     "1bw-block": "One-Billion-Word, block",
@@ -24,14 +24,14 @@ SETS = {
     "rocstories": "stories",
 }
 TASKS = ("free", "located")
-LOWER_IS_BETTER = ("length_error_abs", "perplexity", "gaps_extra", "fill_length_error_abs", "fill_empty")
+LOWER_IS_BETTER = ("length_error_abs", "perplexity", "gaps_extra", "fill_length_error_abs", "fill_empty", "nats")
 # No merit by themselves: leaving all gaps empty, or filling all of them with anything, does well in each.
 _NOT_COMPARED = (
     *("length_error", "fill_length_error", "seconds", "gaps_found", "gaps_extra", "d2", "d4", "perplexity"),
     "fill_empty",
 )
 _FORMATS = {
-    **{"nist2": ".2f", "nist4": ".2f", "seconds": ".3g", "perplexity": ".0f"},
+    **{"nist2": ".2f", "nist4": ".2f", "nats": ".2f", "seconds": ".3g", "perplexity": ".0f"},
     **dict.fromkeys(("length_error", "fill_length_error"), "+.1f"),
 }
 BOLD = "Bold: best among models with the same training budget (±10%), steps and items."
@@ -59,13 +59,8 @@ class Measure:
 
     def text(self, metric: str) -> str:
         form = number_format(metric)
-        shown = signed(self.mean, form)
         spread = ".2g" if form.endswith("g") else form.lstrip("+")
-        return shown if self.deviation is None else f"{shown} ± {self.deviation:{spread}}"
-
-    def rounded(self, metric: str) -> float:
-        """The mean as it is shown."""
-        return float(f"{self.mean:{number_format(metric)}}")
+        return signed(self.mean, form) + ("" if self.deviation is None else f" ± {self.deviation:{spread}}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +90,10 @@ class Line:
 
 
 def gather(rows: Iterable[Row], sets: Sequence[str], metrics: Sequence[str] = ()) -> list[Line]:
-    """The lines of rows on these sets that have one of the metrics, in the registry's order."""
+    """The lines of rows on these sets that have one of the metrics: by task, then in the registry's order.
+
+    The unfilled prompt comes first, where anything is filled beside it or there is nothing else.
+    """
     groups: dict[tuple[str | int, ...], dict[str, list[Row]]] = {}
     for row in rows:
         if row.dataset in sets and (not metrics or any(row.measure(metric) is not None for metric in metrics)):
@@ -103,27 +101,28 @@ def gather(rows: Iterable[Row], sets: Sequence[str], metrics: Sequence[str] = ()
             key += () if row.method == UNFILLED else (row.model, row.task, row.steps)
             groups.setdefault(key, {}).setdefault(row.dataset, []).append(row)
     lines = [Line(found) for found in groups.values()]
-    return sorted(lines, key=lambda line: (order(line.row.method), *_rank(line.row)))
+    filled = {_items(row) for line in lines for row in line.every if row.method != UNFILLED}
+    lines = [line for line in lines if line.row.method != UNFILLED or not filled or filled & {*map(_items, line.every)}]
+    return sorted(lines, key=lambda line: _place(line.row))
 
 
-def _rank(row: Row) -> tuple[str, bool, int, int]:
-    return row.model, row.split != "test", row.steps, -row.items
+def _items(row: Row) -> tuple[str, str, int]:
+    return row.dataset, row.split, row.items
 
 
-def main_rows(rows: Sequence[Row], variants: bool = False) -> list[Row]:
-    """The rows of the main tables: no variants, no sweeps of steps or λ, one model per contender where it has its own.
+def _place(row: Row) -> tuple[object, ...]:
+    task = "" if row.method == UNFILLED else row.task
+    return task, order(row.method), row.model, row.split != "test", row.steps, -row.items
 
-    A contender's own model is in a folder named like its recipe.
-    """
-    shown = [row for row in rows if variants or not contender(row.method).variant]
-    own = {(row.method, row.task, row.dataset) for row in shown if is_own(row)}
-    shown = [row for row in shown if (row.method, row.task, row.dataset) not in own or is_own(row)]
-    usual = usual_steps(shown)
+
+def of_own_model(rows: Sequence[Row]) -> list[Row]:
+    """Rows at the usual number of steps; only its own model (in its recipe's folder) for a contender that has one."""
+    own = {(row.method, row.task, row.dataset) for row in rows if is_own(row)}
+    shown = [row for row in rows if (row.method, row.task, row.dataset) not in own or is_own(row)]
+    counts = Counter(row.steps for row in shown if row.method != UNFILLED)
+    usual = max(counts, key=lambda steps: (counts[steps], steps), default=None)
     has = {(row.method, row.model, row.task) for row in shown if row.steps == usual}
-    return [
-        row for row in shown
-        if row.steps == usual or row.method == UNFILLED or (row.method, row.model, row.task) not in has
-    ]  # fmt: skip
+    return [row for row in shown if row.steps == usual or (row.method, row.model, row.task) not in has]
 
 
 def is_own(row: Row) -> bool:
@@ -131,24 +130,15 @@ def is_own(row: Row) -> bool:
     return contender(row.method).recipe == PurePath(row.model).name
 
 
-def usual_steps(rows: Sequence[Row]) -> int | None:
-    """The number of steps that most rows have."""
-    counts = Counter(row.steps for row in rows if row.method != UNFILLED)
-    return max(counts, key=lambda steps: (counts[steps], steps), default=None)
+def rank(row: Row) -> tuple[bool, int]:
+    """A sort key: contenders with models of their own, the most important first."""
+    return contender(row.method).recipe is not None and not is_own(row), importance(row.method)
 
 
-def by_task(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """(task, lines) for each task; the unfilled prompt stands in each that has as many items."""
-    unfilled = [line for line in lines if line.row.method == UNFILLED]
-    filled = [line for line in lines if line.row.method != UNFILLED]
-    present = {line.row.task for line in filled}
-    found = []
-    for task in sorted(present, key=lambda task: (TASKS.index(task) if task in TASKS else len(TASKS), task)):
-        some = [line for line in filled if line.row.task == task]
-        items = {(row.dataset, row.split, row.items) for line in some for row in line.every}
-        beside = [line for line in unfilled if items & {(row.dataset, row.split, row.items) for row in line.every}]
-        found.append((task, [*beside, *some]))
-    return found or ([("", unfilled)] if unfilled else [])
+def shortened(lines: Sequence[Line], room: int | None) -> list[Line]:
+    """The most important `room` lines, in their order; all for None."""
+    ranked = sorted(lines, key=lambda line: importance(line.row.method))[:room]
+    return [line for line in lines if line in ranked]
 
 
 def model_name(model: str) -> str:
@@ -162,94 +152,85 @@ class Naming:
 
     models: bool
     steps: bool
+    tasks: bool
     items: int
 
     @classmethod
-    def of(cls, lines: Sequence[Line], steps: bool = True) -> "Naming":
-        rows = [line.row for line in lines if line.row.method != UNFILLED]
-        several = [len({getattr(row, name) for row in rows}) > 1 for name in ("model", "steps")]
+    def of(cls, lines: Sequence[Line], steps: bool = True, tasks: bool = True) -> "Naming":
+        rows = [line.row for line in lines if contender(line.row.method).filling]
+        models, counts, kinds = (len({getattr(row, name) for row in rows}) > 1 for name in ("model", "steps", "task"))
         most = Counter(row.items for line in lines for row in line.every).most_common(1)
-        return cls(several[0], steps and several[1], most[0][0] if most else 0)
+        return cls(models, steps and counts, tasks and kinds, most[0][0] if most else 0)
 
     def name(self, line: Line) -> str:
         """The contender's label, and its model unless that was trained for it."""
         row = line.row
         parts = [contender(row.method).label]
-        if row.method != UNFILLED:
+        if contender(row.method).filling:
             parts += [model_name(row.model)] * (self.models and not is_own(row)) + [f"{row.steps} steps"] * self.steps
+            parts += [row.task] * self.tasks
         parts += [f"{row.split} split"] * (row.split != "test")
         return ", ".join(parts) + f" (n = {row.items})" * (row.items != self.items)
 
 
-def notes_of(lines: Sequence[Line], metrics: Sequence[str], sections: Iterable[Section] = ()) -> tuple[str, ...]:
+def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Sequence[Cell]] = ()) -> list[str]:
     """The sentences under a table: what all of its lines share, and how certain they are."""
     rows = [row for line in lines for row in line.every if row.method != UNFILLED]
     notes = []
-    if len(steps := {row.steps for row in rows}) == 1:
+    if len(steps := {row.steps for row in rows if contender(row.method).filling}) == 1:
         notes.append(f"{steps.pop()} steps.")
     if lines:
         notes.append(f"n = {Naming.of(lines).items:,} items per set unless stated.")
     if any(len(some) > 1 for line in lines for some in line.rows.values()):
         notes.append("±: standard deviation over seeds.")
-    if any(piece.bold for section in sections for line in section.lines for one in line for piece in one):
+    if any(piece.bold for line in body for one in line for piece in one):
         notes.append(BOLD)
-    halves = {metric: _widest(rows, metric) for metric in metrics}
-    if told := [f"{HEADS[m]} ± {half:{number_format(m).lstrip('+')}}" for m, half in halves.items() if half]:
+    ends = {m: [row.intervals[m] for row in rows if row.intervals and row.intervals.get(m)] for m in metrics}
+    halves = {metric: max((high - low) / 2 for low, high in some) for metric, some in ends.items() if some}
+    if told := [f"{HEADS[m]} ± {half:{number_format(m).lstrip('+')}}" for m, half in halves.items()]:
         notes.append(f"95% intervals (bootstrap over items) are at most {', '.join(told)}.")
     if "perplexity" in metrics and (judges := sorted({row.language_model for row in rows if row.language_model})):
         notes.append(f"PPL under {', '.join(judges)}.")
     if "seconds" in metrics:
         clocks = sorted({f"{row.device} (batches of {row.batch or 1})" for row in rows if row.device and row.seconds})
         notes += [f"Seconds on {', '.join(clocks)}."] * bool(clocks)
-    return tuple(notes)
+    return notes
 
 
-def _widest(rows: Sequence[Row], metric: str) -> float | None:
-    ends = [row.intervals[metric] for row in rows if row.intervals and row.intervals.get(metric)]
-    return max(((high - low) / 2 for low, high in ends), default=None)
-
-
-def _same_steps(line: Line) -> object:
-    return line.row.steps
-
-
-def budgets(lines: Sequence[Line]) -> list[float | None]:
-    """The training budget each line is compared by: that of the shortest training within 10%."""
-    times = sorted({line.budget for line in lines if line.budget is not None})
+def budgets(lines: Sequence[Line]) -> dict[float | None, float | None]:
+    """The training budget each one is compared by: the shortest within 10%."""
     first: dict[float | None, float | None] = {None: None}
     group = 0.0
-    for time in times:
+    for time in sorted({line.budget for line in lines if line.budget is not None}):
         group = time if time > 1.1 * group else group
         first[time] = group
-    return [first[line.budget] for line in lines]
+    return first
 
 
-def best(lines: Sequence[Line], dataset: str, metric: str, alike: Callable[[Line], object] = _same_steps) -> set[int]:
-    """Indices of the lines that are best in a metric among those of the same budget, split, items and `alike`."""
+def best(lines: Sequence[Line], dataset: str, metric: str) -> set[Line]:
+    """The lines that are best in a metric among those of the same budget, split, items, task and steps."""
     if metric in _NOT_COMPARED:
         return set()
-    groups: dict[object, dict[int, float]] = {}
-    for place, (line, budget) in enumerate(zip(lines, budgets(lines), strict=True)):
-        found = line.measure(dataset, metric)
-        if found is not None and not contender(line.row.method).reference:
-            key = (budget, line.row.split, line.row.items, alike(line))
-            groups.setdefault(key, {})[place] = found.rounded(metric)
+    close, groups = budgets(lines), dict[object, dict[Line, float]]()
+    for line in lines:
+        found, row = line.measure(dataset, metric), line.row
+        if found is not None and not contender(row.method).reference:
+            key = (close[line.budget], row.split, row.items, row.task, row.steps)
+            groups.setdefault(key, {})[line] = float(f"{found.mean:{number_format(metric)}}")  # as it is shown
     choose = min if metric in LOWER_IS_BETTER else max
     tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]
-    return {place for group, top in tops for place, value in group.items() if value == top}
+    return {line for group, top in tops for line, value in group.items() if value == top}
 
 
-def cells(
-    lines: Sequence[Line], dataset: str, metrics: Sequence[str], alike: Callable[[Line], object] = _same_steps
-) -> list[Cell]:
+def cells(lines: Sequence[Line], dataset: str, metrics: Sequence[str]) -> list[Cell]:
     """A cell for each line: the metrics on one set, the best in bold; – where none was measured."""
-    tops = {metric: best(lines, dataset, metric, alike) for metric in metrics}
+    tops = {metric: best(lines, dataset, metric) for metric in metrics}
     made = []
-    for place, line in enumerate(lines):
+    for line in lines:
         found = [(metric, line.measure(dataset, metric)) for metric in metrics]
         pieces: list[Piece] = []
         for metric, value in found:
             pieces += [Piece(" / ")] * bool(pieces)
-            pieces.append(Piece(EMPTY if value is None else value.text(metric), place in tops[metric]))
+            pieces.append(Piece(EMPTY if value is None else value.text(metric), line in tops[metric]))
         made.append(cell(EMPTY) if all(value is None for _, value in found) else tuple(pieces))
     return made

@@ -5,65 +5,50 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ddot.evaluation.tables.page import EMPTY, Column, Section, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table, cell
 from ddot.evaluation.tables.paper import paper_tables, printed
-
-if TYPE_CHECKING:
-    from ddot.training.config import Run
 
 RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
 EMBEDDED = Path(__file__).parents[2] / "model" / "meta.json"  # of `network.embedded.EMBEDDED`; that module loads torch
-Facts = Mapping[str, Any]  # the fields of `Training`, and what `_of_recipe` and `_as_trained` add
+Facts = Mapping[str, Any]  # the fields of `Training`, and what `_facts` adds
 
 
-def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED) -> Table:
-    """The paper's table and text, each recipe as it stands in `recipes`, and a model's own settings if it is there."""
+def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED, room: int | None = None) -> Table:
+    """The paper's table and text, recipes as they stand in `recipes`, and a model's own settings if it is there."""
     from ddot.training.recipes import recipe  # loads torch
 
-    theirs = {row["name"]: row for row in paper_tables()["hyperparameters"]["rows"]}
-    ours = [_of_recipe(recipe(name)) for name in names]
+    runs = [recipe(name) for name in names]
+    metas = [{"training": asdict(run.training), "plans": [repr(plan) for plan in run.plans]} for run in runs]
     heads = [*(Column(name, "paper") for name in ("table", "text")), *(Column(name, "recipe") for name in names)]
-    notes = ["Recipes are as they stand today."]
     if model.is_file():
-        ours.append(_as_trained(json.loads(model.read_text(encoding="utf-8"))))
+        metas.append(json.loads(model.read_text(encoding="utf-8")))
         heads.append(Column("embedded, as trained"))
-        notes.append(
-            "As trained: the model's last run, by ddot/model/meta.json; of runs before it the length alone is known."
-        )
-    rows = []
+    theirs = {row["name"]: row for row in paper_tables()["hyperparameters"]["rows"]}
+    body = []
     for name in {**theirs, **_SETTINGS}:
         paper = theirs.get(name, {})
-        texts = [printed(paper.get("table")), printed(paper.get("text")), *(_setting(name, facts) for facts in ours)]
-        rows.append((cell(name), *map(cell, texts)))
-    sections = (Section("", tuple(rows)),)
-    return Table("hyperparameters", "Hyper-parameters of training", (Column(""), *heads), sections, tuple(notes))
+        ours = [_setting(name, _facts(meta)) for meta in metas]
+        body.append(tuple(map(cell, (name, printed(paper.get("table")), printed(paper.get("text")), *ours))))
+    notes = ("Recipes are as they stand today; as trained: ddot/model/meta.json.",)
+    return Table("hyperparameters", "Hyper-parameters of training", (Column(""), *heads), body[:room], notes)
 
 
-def _of_recipe(run: "Run") -> Facts:
-    from ddot.methods.losses import TokenUnitWeight
-
-    t = run.training
-    ends = [f"{t.steps:,} steps" if t.steps else "", f"{t.seconds:g} s" if t.seconds else ""]
-    weights = [getattr(plan.method, "position_weight", None) for plan in run.plans]
-    return asdict(t) | {
-        "lengths": {length for plan in run.plans for length in plan.lengths},
-        "in_tokens": any(isinstance(weight, TokenUnitWeight) for weight in weights),
-        "ran": " or ".join(end for end in ends if end),
-    }
-
-
-def _as_trained(meta: Mapping[str, Any]) -> Facts:
-    """What a model says of its training; its plans are text there."""
+def _facts(meta: Mapping[str, Any]) -> Facts:
+    """What a model, or a recipe in that form, says of its training; plans are text there."""
     facts = dict(meta.get("training") or {})
     if plans := " ".join(meta.get("plans") or ()):
-        told = re.findall(r"lengths=\(([^)]*)\)", plans)
-        facts["lengths"] = {int(length) for some in told for length in re.findall(r"\d+", some)}
+        lengths = re.findall(r"lengths=\(([^)]*)\)", plans)
+        facts["lengths"] = {int(length) for some in lengths for length in re.findall(r"\d+", some)}
         facts["in_tokens"] = "TokenUnitWeight" in plans
     runs = [run for run in (*(meta.get("before") or ()), meta) if "step" in run and "seconds" in run]
-    if runs:
-        facts["ran"] = ", then ".join(f"{run['step']:,} steps in {run['seconds']:,.0f} s" for run in runs)
+    ends = [
+        form.format(facts[name]) for name, form in (("steps", "{:,} steps"), ("seconds", "{:g} s")) if facts.get(name)
+    ]
+    if runs or ends:
+        told = [f"{run['step']:,} steps in {run['seconds']:,.0f} s" for run in runs]
+        facts["ran"] = ", then ".join(told) or " or ".join(ends)
     return facts
 
 
@@ -82,13 +67,7 @@ def _batch(t: Facts) -> str:
 
 def _rates(t: Facts) -> str:
     parts = [("", t["rate"]), ("matrices ", t["matrix_rate"]), ("added parts ", t["added_rate"])]
-    return ", ".join(f"{name}{_short(rate)}" for name, rate in parts if rate is not None)
-
-
-def _short(rate: float) -> str:
-    """3e-5 as the paper writes it."""
-    mantissa, exponent = f"{rate:e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
+    return ", ".join(f"{name}{rate:.0e}".replace("e-0", "e-") for name, rate in parts if rate is not None)
 
 
 def _position_factor(t: Facts) -> str:
@@ -97,7 +76,7 @@ def _position_factor(t: Facts) -> str:
     return f"{t['position_factor']:g}{' (error in tokens)' if t['in_tokens'] else ''}{warming}"
 
 
-# The paper's names, and some more.
+# The paper's names, and some more; the most important first.
 _SETTINGS: dict[str, Callable[[Facts], str]] = {
     "batch size": _batch,
     "λ": _position_factor,

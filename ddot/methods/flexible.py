@@ -1,0 +1,149 @@
+"""Insertion with learned counts, in the manner of FlexMDM: [mask]s are inserted and unmasked jointly.
+
+A missing token is absent, a [mask], or itself. The network predicts the token at every [mask] and, with its length
+head, how many tokens are absent after every token that is there. Rows are those of `Insertion`:
+`[sep] text [pad]…`, slot after slot in a line.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int, UInt64
+from torch import Tensor
+
+from ddot.core.gap_lengths import class_lengths
+from ddot.core.records import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary, to_device
+from ddot.core.sampling import time_grid
+from ddot.methods.insertion import Insertion, may_grow
+from ddot.methods.losses import Losses, length_losses, token_losses
+from ddot.network.denoiser import Denoiser
+
+_ROWS = Insertion()
+
+
+@dataclass(frozen=True)
+class Flexible:
+    def prepare(
+        self,
+        examples: Sequence[Example],
+        L: int,
+        t: Float32[np.ndarray, "B"],
+        keys: UInt64[np.ndarray, "B"],
+        vocabulary: Vocabulary,
+    ) -> Slots:
+        return _ROWS.prepare(examples, L, t, keys, vocabulary)
+
+    def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
+        """Cross entropy of tokens and of counts, each summed over the row. Nothing moves: λ has nothing to weigh."""
+        state, answer, asked, absent = thinned(slots, model.vocabulary)
+        masked = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
+        gaps = asked.flatten().nonzero()[:, 0]
+        h, velocity = model.read(state)
+        tokens = token_losses(model, h, velocity, masked, answer.flatten()[masked])
+        counts = length_losses(model, h, velocity, gaps, absent.flatten()[gaps], len(gaps) / asked.numel())
+        total = tokens.total + counts.total
+        return Losses.of(total, token=tokens.token, gap_length=counts.gap_length, nats=tokens.nats)
+
+    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+        return _ROWS.start(prompts, L, keys, vocabulary)
+
+    def sample(
+        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
+    ) -> Iterator[State]:
+        """A state after each forward pass, which inserts [mask]s, the median of each count, and unmasks the surest.
+
+        The last pass only unmasks: with one step nothing is filled. A text never has more than L tokens, gaps that are
+        told closed stay closed. Draws nothing.
+        """
+        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
+        return self._fill(model, start, time_grid(steps))
+
+    def _fill(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
+        yield state
+        v = model.vocabulary
+        for passes, s in zip(range(len(times) - 1, 0, -1), times[1:], strict=True):
+            there = state.x != v.pad
+            h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
+            x = unmasked(state.x, model.logits(h[state.x == v.mask]).float()[:, : v.base], passes, v)
+            more = torch.zeros_like(x)
+            if passes > 1:
+                chances = torch.softmax(_counts(model, h[there]), -1)
+                median = (chances.cumsum(-1) < 0.5).sum(-1).clamp(max=chances.shape[-1] - 1)
+                more[there] = class_lengths(x.device)[median].long()
+                more = torch.where(may_grow(state.hint), more, 0)
+                room = there.shape[1] - there.sum(-1, keepdim=True)
+                more = torch.minimum(more, (room - more.cumsum(-1) + more).clamp(min=0))
+            state = repeated(dataclasses.replace(state, x=x), there + more, v)
+            state = dataclasses.replace(state, t=torch.full_like(state.t, s))
+            yield state
+
+    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
+        return _ROWS.texts(state, vocabulary)
+
+
+def _counts(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
+    if model.room_head is None:
+        raise ValueError("this network has no length head, which predicts the counts; set gap_lengths=True")
+    return model.room_head(h).float()
+
+
+def thinned(
+    slots: Slots, vocabulary: Vocabulary
+) -> tuple[State, Int[Tensor, "B L"], Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
+    """(what is seen, the token at each slot, where a count is asked, how many tokens are absent after each slot).
+
+    A missing token is absent with chance t, and otherwise a [mask] with a chance that is uniform, one for each row (the
+    number of [sep], which is never missing): every state that any order of inserting and unmasking leads to occurs.
+    """
+    real, t = slots.kind != PAD, slots.t[:, None]
+    missing = real & (slots.kind != PROMPT)
+    gone = missing & (slots.u < t)
+    masked = missing & ~gone & (slots.u < t + (1 - t) * slots.u[:, :1])
+    there = real & ~gone
+    after = (there.cumsum(-1) - 1).clamp(min=0)
+    absent = torch.zeros_like(slots.x_0).scatter_add(1, after, gone.long())
+    kept = (~there).int().argsort(dim=-1, stable=True)  # what is there first, in order
+    there = there.gather(1, kept)
+    answer = torch.where(there, slots.x_0.gather(1, kept), vocabulary.pad)
+    state = State(
+        x=torch.where(masked.gather(1, kept), vocabulary.mask, answer),
+        z=slots.z_0,
+        hint=torch.where(there, slots.hint.gather(1, kept), NOT_PROMPT),
+        gap_length=torch.where(there, slots.gap_length.gather(1, kept), UNKNOWN_LENGTH),
+        t=torch.zeros_like(slots.t),  # how much is missing is not known when sampling
+    )
+    return state, answer, there & may_grow(state.hint), absent
+
+
+def unmasked(x: Int[Tensor, "B L"], logits: Float[Tensor, "M V"], passes: int, v: Vocabulary) -> Int[Tensor, "B L"]:
+    """The tokens with the surest of each row's [mask]s revealed: one in `passes` of them, rounded up."""
+    masked = x == v.mask
+    certainty, word = torch.softmax(logits, -1).max(-1)
+    sure = torch.full(x.shape, -1.0, device=x.device)
+    sure[masked] = certainty
+    words = x.clone()
+    words[masked] = word
+    rank = sure.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+    count = -(-masked.sum(-1, keepdim=True) // passes)
+    return torch.where(masked & (rank < count), words, x)
+
+
+def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
+    """Every slot as often as `times` says, in order; all but its first occurrence are [mask]s."""
+    ends = times.cumsum(-1)
+    W = times.shape[1]
+    place = torch.where(times > 0, ends - times, W)  # beyond the last: left out
+    blank = torch.where(torch.arange(W + 1, device=ends.device) < ends[:, -1:], vocabulary.mask, vocabulary.pad)
+
+    def moved(values: Tensor, rest: Tensor) -> Tensor:
+        return rest.scatter(1, place, values)[:, :W]
+
+    return dataclasses.replace(
+        state,
+        x=moved(state.x, blank),
+        hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
+        gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
+    )
