@@ -30,16 +30,19 @@ class Infill:
     text: str
     fills: list[str]
     score: float
+    spans: list[tuple[int, int]] = field(default_factory=list)  # where each fill begins and ends in the text
+    scores: list[float] = field(default_factory=list)  # of each fill; 0 for a locked one
 
 
 @dataclass(frozen=True)
 class Request:
-    """A text to fill: a template whose locked blanks are literal text already, the locked fills, and how.
+    """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
 
     `located`: the network is told where the blanks are. `seconds`: a time limit, kept by taking fewer steps.
     """
 
     template: Template
+    whole: Template
     locked: tuple[str | None, ...]
     settings: Settings = field(default_factory=Settings)
     located: bool = True
@@ -114,7 +117,7 @@ class Attempt:
         template = self.request.template
         fills = set_fills(template, self.raw)
         score = float(np.mean(self.scores)) if self.scores else 0.0
-        return Answer(Infill(template.text(fills), fills, score), self.number, self.tokens)
+        return Answer(Infill(template.text(fills), fills, score, scores=self.scores), self.number, self.tokens)
 
 
 def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = None) -> Steps[list[Answer]]:
@@ -180,10 +183,12 @@ def _ranked(request: Request, found: list[Answer], alone: int) -> list[Answer]:
     others = [each for each in found if each is not first]
     others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
     ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)
-    return [replace(each, infill=_unlocked(each.infill, request.locked)) for each in ranked]
+    return [replace(each, infill=_unlocked(each.infill, request)) for each in ranked]
 
 
-def _unlocked(infill: Infill, locked: Sequence[str | None]) -> Infill:
+def _unlocked(infill: Infill, request: Request) -> Infill:
     """The infill with the fills of all blanks: locked ones as they were, the others in order."""
-    new = iter(infill.fills)
-    return replace(infill, fills=[next(new) if each is None else each for each in locked])
+    new, of_new = iter(infill.fills), iter(infill.scores)
+    fills = [next(new) if each is None else each for each in request.locked]
+    scores = [next(of_new, 0.0) if each is None else 0.0 for each in request.locked]
+    return replace(infill, fills=fills, spans=request.whole.spans(fills), scores=scores)

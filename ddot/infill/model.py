@@ -7,6 +7,7 @@ together. An answer is the same alone and among others.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, Unpack, overload
 
@@ -79,8 +80,8 @@ class Model:
         requests = [self.request(each, Settings(**settings), free) for each in text]
         return [[each.infill for each in found.best] for found in self.answers(requests)]
 
+    @staticmethod
     def request(
-        self,
         text: str | Template,
         settings: Settings | None = None,
         free: bool = False,
@@ -88,11 +89,11 @@ class Model:
         seconds: float | None = None,
     ) -> Request:
         """A text to fill, checked: mistakes raise a ValueError here, before any work is done."""
-        if isinstance(fills, str):
-            raise ValueError(f"fills is the string {short(fills)}; wanted a list with a string or None for each blank")
-        template = self.template(text, free)
+        if fills is not None and not isinstance(fills, list | tuple):
+            raise ValueError(f"fills is {short(fills)}; wanted a list with a string or None for each blank")
+        template = Model.template(text, free)
         locked = (None,) * len(template.blanks) if fills is None else tuple(fills)
-        return Request(lock(template, locked), locked, settings or Settings(), not free, seconds)
+        return Request(lock(template, locked), template, locked, settings or Settings(), not free, seconds)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answers]:
         """The answers to many requests, in order, with a bounded number of them at work at any time."""
@@ -103,17 +104,18 @@ class Model:
         (found,) = yield from inside(self._computing, answers.answers([request], self.engine))
         return found
 
-    def template(self, text: str | Template, free: bool = False) -> Template:
+    @staticmethod
+    def template(text: str | Template, free: bool = False) -> Template:
         """How a text is read: literals and blanks."""
         if isinstance(text, Template):
             return text
+        if not isinstance(text, str):
+            raise ValueError(f"text is {short(text)}; wanted a string")
         return words_in_order(text) if free else parse(text)
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
         how = Settings(**{"terminal": "grid", **settings})  # type: ignore[arg-type]
-        if not isinstance(text, str):
-            raise ValueError(f"text is {short(text)}; wanted a string")
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
         if len(window(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):

@@ -59,6 +59,15 @@ class Template:
             pieces += [fill, literal]
         return "".join(pieces)
 
+    def spans(self, fills: Sequence[str]) -> list[tuple[int, int]]:
+        """Where each fill begins and ends in the text."""
+        spans, end = [], 0
+        for literal, fill in zip(self.literals, fills, strict=False):
+            start = end + len(literal)
+            end = start + len(fill)
+            spans.append((start, end))
+        return spans
+
 
 def parse(source: str) -> Template:
     """The template a user wrote. Mistakes are reported with the character they stand at, counted from 1."""
@@ -155,6 +164,8 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
         raise ValueError(
             f"{len(fills)} fills for {len(template.blanks)} blanks; give one a blank, None to leave it open"
         )
+    if wrong := [fill for fill in fills if not isinstance(fill, str | None)]:
+        raise ValueError(f"a fill is {_short(repr(wrong[0]))[1:-1]}; wanted a string, or None to leave its blank open")
     literals, blanks = [template.literals[0]], []
     for number, (blank, fill) in enumerate(zip(template.blanks, fills, strict=True)):
         literal = template.literals[number + 1]
