@@ -87,7 +87,7 @@ def writing(place: Path) -> Iterator[None]:
     """Turns system errors (no space, no permission) into a sentence."""
     try:
         yield
-    except BrokenPipeError:  # the reader has seen enough
+    except (BrokenPipeError, gzip.BadGzipFile):  # a reader that has seen enough; a file that was read
         raise
     except OSError as error:
         why = error.strerror or error
