@@ -65,7 +65,7 @@ def evaluate(
         rows.append(row)
     _tell_missing(rows)
     if lacking := list(dict.fromkeys(name for row in rows for name in row.missing)):
-        adds = f"ddot score {output} --bench {bench} --metrics {','.join(lacking)}"
+        adds = f"ddot rescore {output} --bench {bench} --metrics {','.join(lacking)}"
         adds += " --language-model DIR" * ("perplexity" in lacking)
         print(f"ddot: {adds} adds what is missing, once it is available", file=sys.stderr)
     if rows:
@@ -165,7 +165,7 @@ def nats(
     show(measure(asked.denoiser, asked.tokenizer, bench, sets, split, limit, causal), as_json)
 
 
-@app.command("score")
+@app.command("rescore")
 def score_texts(
     rows: Annotated[Path, typer.Argument(help="Rows written by ddot evaluate, their texts beside them.")],
     bench: Bench,
@@ -177,9 +177,9 @@ def score_texts(
 ) -> None:
     """Add metrics and intervals to stored texts; the model is not needed.
 
-    Example: ddot score rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
+    Example: ddot rescore rows.jsonl --bench bench --metrics nist2,nist4,meteor,codebleu
 
-    Example: ddot score rows.jsonl --bench bench --metrics bleu4,success --samples 1000
+    Example: ddot rescore rows.jsonl --bench bench --metrics bleu4,success --samples 1000
     """
     from ddot.evaluation.rescore import rescore
 

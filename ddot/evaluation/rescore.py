@@ -1,4 +1,4 @@
-"""`ddot score` and `ddot compare`: more metrics for stored texts, and how certain a difference is.
+"""`ddot rescore` and `ddot compare`: more metrics for stored texts, and how certain a difference is.
 
 They need rows and texts as `ddot evaluate` wrote them, and the benchmark's items, but not the model.
 """

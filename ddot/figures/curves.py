@@ -20,7 +20,7 @@ _AXES = {
     "length_error_abs": "length error, words", "gaps_found": "gaps found, %", "gaps_extra": "texts with extra gaps, %",
 }  # fmt: skip
 AXES = {metric: _AXES.get(metric, head) for metric, head in HEADS.items()}
-ADDS_KEPT = "ddot score rows.jsonl --bench DIR --metrics success adds it"
+ADDS_KEPT = "ddot rescore rows.jsonl --bench DIR --metrics success adds it"
 Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # at most, of the number of given words
 

@@ -309,11 +309,11 @@ def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp
     asked = (rows, "--bench", tmp_path, "--methods", "planned,lc", "--metrics")
     assert "d2 is not a sum over items" in told("compare", *asked, "d2,bleu4").err
     assert "d2 is not a sum over items" in mistake(capsys, monkeypatch, "compare", *asked, "d2")
-    asked = ("score", rows, "--bench", tmp_path, "--metrics", "perplexity")
+    asked = ("rescore", rows, "--bench", tmp_path, "--metrics", "perplexity")
     assert "perplexity needs a language model" in mistake(capsys, monkeypatch, *asked)
-    sure = told("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
+    sure = told("rescore", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
     assert "100 [100, 100]" in sure.out
-    again = told("score", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
+    again = told("rescore", rows, "--bench", tmp_path, "--metrics", "success", "--samples", 20)
     assert f"already have all that; ddot tables {rows} shows them" in again.err
 
     def refused(*options):

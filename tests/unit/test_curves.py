@@ -180,7 +180,7 @@ def test_mistakes_are_sentences(tmp_path):
             lambda: success_by_given([*KEPT, row(dataset="mine")], "mine"),
             "of 1 rows on mine, any task none says how many",
         ),
-        (lambda: success_by_given(SWEEP), "ddot score rows.jsonl --bench DIR --metrics success adds it"),
+        (lambda: success_by_given(SWEEP), "ddot rescore rows.jsonl --bench DIR --metrics success adds it"),
         (lambda: success_by_given([row("unfilled")]), "no filled rows of `ddot evaluate`"),
         (lambda: success_by_given([row(kept={4: [3, 3]})]), "under 'kept'; wanted for each number of given words"),
         (lambda: success_by_given([row(kept={"4": [3, 2]})]), "under 'kept'; wanted for each number of given words"),
