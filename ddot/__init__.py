@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ddot.infill.answers import Infill
+    from ddot.infill.candidates import Candidate
     from ddot.infill.frames import Frame
     from ddot.infill.model import Model, load
     from ddot.infill.settings import Settings
 
 __version__ = "0.1.0"
-__all__ = ["Frame", "Infill", "Model", "Settings", "load"]
+__all__ = ["Candidate", "Frame", "Infill", "Model", "Settings", "load"]
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ddot.cli.app import (
+    AsJson,
     Device,
     Free,
     ModelName,
@@ -158,15 +159,16 @@ def _typed(settings: "Settings", free: bool) -> Iterator["Line"]:
 
 def _print_answers(model: "Model", lines: Iterable["Line"], as_json: bool, numbered: bool, quiet: bool) -> int:
     """Print the answers to lines as they come; `numbered`: with the number of their line. Returns the bad lines."""
-    from ddot.infill.jsonl import answer_lines, as_line
+    from ddot.infill.jsonl import NO_ANSWER, answer_lines, as_line
 
     bad, colour = 0, _has_colour(Console())
     for line, found in answer_lines(model, lines):
-        if found is None or line.request is None:
+        if found is None or line.request is None or not found.best:
             bad += 1
-            print(f"ddot: {line.error}", file=sys.stderr)
+            error = line.error or f"text {line.id}: {NO_ANSWER}"
+            print(f"ddot: {error}", file=sys.stderr)
             if as_json:
-                sys.stdout.write(as_line({"id": line.id, "error": line.error}).decode())
+                sys.stdout.write(as_line({"id": line.id, "error": error}).decode())
             continue
         settings = line.request.settings
         if len(found.best) < settings.n and not quiet:
@@ -246,6 +248,58 @@ def _infill_file(
         told = f'{done.errors} of {done.lines} lines could not be filled; see "error" in the output'
         print(f"ddot: {told}", file=sys.stderr)
         raise typer.Exit(1)
+
+
+@app.command()
+def lengths(
+    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
+    seed: Seed = 0,
+    rollouts: Annotated[int, typer.Option(help="Number of quick fillings that are counted.")] = 16,
+    model: ModelName = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many words each blank is likely to get, as bars.
+
+    Example: ddot lengths "He was born in ___ and moved away because ___."
+    """
+    from ddot.infill.model import Model
+
+    Model.request(text)  # a mistake is told before a model is loaded
+    for number, shares in enumerate(load_model(model, device).lengths(text, seed, rollouts), 1):
+        if as_json:
+            print(json.dumps({"blank": number, "words": shares}))
+            continue
+        print(f"blank {number}")
+        for words, share in shares.items():
+            print(f"{words:4} {'word ' if words == 1 else 'words'} {'█' * max(1, round(40 * share))} {share:.0%}")
+
+
+@app.command()
+def score(
+    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
+    fills: Annotated[list[str], typer.Option("--fills", help="A fill of your own for each blank in turn.")],
+    steps: Steps = 16,
+    model: ModelName = None,
+    device: Device = None,
+    precision: Precision = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """How likely fills of your own are, in nats per token: 0 is certain; as comparable as the scores of infill.
+
+    Example: ddot score "I like ___ tea." --fills "green"
+    """
+    from ddot.infill.model import Model
+
+    Model.request(text, fills=fills)  # a mistake is told before a model is loaded
+    found = load_model(model, device, precision).scored(text, fills, steps=steps)
+    if as_json:
+        print(json.dumps({**asdict(found), "steps": steps}, ensure_ascii=False))
+        return
+    print(f"{found.score:.3f}  {found.text}")
+    if len(fills) > 1:
+        for each, fill in zip(found.scores, found.fills, strict=True):
+            print(f"{each:10.3f}  {fill.strip()}")
 
 
 @app.command()

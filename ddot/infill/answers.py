@@ -11,8 +11,8 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
-from ddot.infill.template import Template
-from ddot.infill.view import view, window
+from ddot.infill.template import Template, avoided
+from ddot.infill.view import raw_fill, view, window
 
 # The score below which another length is tried: of people.dev about a quarter, which gains as much as trying it always.
 _DOUBTFUL = -2.2
@@ -129,6 +129,18 @@ def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = No
     return [attempt.answer for attempt in attempts]
 
 
+def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infill]:
+    """The infill with these fills, one a blank, scored as if the engine had filled them in."""
+    attempt = Attempt(request, 0)
+    while not attempt.done:
+        window = attempt.window(engine.tokenizer)
+        mine = fills[len(attempt.raw) :][: len(window.blanks)]
+        raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=True)]
+        (filled,) = yield from engine.judge([window], [[engine.tokenizer.encode(each) for each in raw]])
+        attempt.take(filled, raw)
+    return _unlocked(attempt.answer.infill, request)
+
+
 def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
     """The answers to all requests, in as many rounds of attempts as the one with the fewest alternatives needs.
 
@@ -177,9 +189,13 @@ def _warmed(request: Request, number: int, engine: Engine) -> Request:
 
 def _ranked(request: Request, found: list[Answer], alone: int) -> list[Answer]:
     """The best answers, among them the one that n = 1 gives: the first, or the best of `alone` if it is doubtful."""
+    pattern = avoided(request.settings.avoid)
+    found = [each for each in found if not any(map(pattern.search, each.infill.fills))]
+    if not found:
+        return []
     first = min(found, key=lambda each: each.attempt)
     if first.infill.score < _DOUBTFUL:
-        first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score)
+        first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score, default=first)
     others = [each for each in found if each is not first]
     others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
     ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)

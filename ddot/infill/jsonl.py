@@ -27,6 +27,7 @@ from ddot.interrupts import interruptions
 
 STREAM = Path("-")  # stdin or stdout
 _LONGEST = 1 << 26  # bytes of a line
+NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
 _OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
 _OURS |= {each.name for each in fields(Settings)}
@@ -131,6 +132,8 @@ def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, A
     if found is None or line.request is None:
         return {"id": line.id, **line.carried, "error": line.error}
     settings = line.request.settings
+    if not found.best:
+        return {"id": line.id, **line.carried, "error": NO_ANSWER}
     first, *others = (said(each.infill) for each in found.best)
     more = {"alternatives": others} if settings.n > 1 else {}
     about = {"steps": settings.steps, "seed": settings.seed, "seconds": round(found.seconds, 3)}
@@ -255,7 +258,7 @@ class Job:
                 for line, found in answer_lines(model, (read_line(*line, self.settings) for line in lines)):
                     with writing(self.output):
                         write_all(sink, as_line(output_of(self.model_name, line, found)))
-                    errors += found is None
+                    errors += found is None or not found.best
                     done += 1
                     each(done)
             return Summary(done, errors, self.before, interrupted())

@@ -17,6 +17,7 @@ from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill import answers
 from ddot.infill.answers import Answers, Attempt, Infill, Request
+from ddot.infill.candidates import Candidate, candidates
 from ddot.infill.engine import ALONE, GPU, Engine, Shape, Step, Steps, Window
 from ddot.infill.frames import Frame, frame_of
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
@@ -140,7 +141,7 @@ class Model:
             yield from self.engine.tokens([watched], chances)
 
         steps: Iterable[Step] = inside(self._computing, sampled())
-        if not self.engine.tells_lengths:  # bounds hold in the last sample, which may be the second
+        if not self.engine.tells_lengths or watched.settings.avoid:  # what was promised holds in the last sample
             steps = list(steps)
             steps = [step for step in steps if step.samples is steps[-1].samples]
         for step in steps:
@@ -149,7 +150,7 @@ class Model:
 
     def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
-        whole_number("rollouts", rollouts, 1)
+        whole_number("rollouts", rollouts, 1, 10_000)
         request = self.request(text, Settings(seed=seed, steps=steps))
         attempts = (Attempt(request, draw) for draw in range(8, rollouts + 8))  # the first may be fixed quantiles
         counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
@@ -158,6 +159,27 @@ class Model:
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
         return [dict(sorted(count.items())) for count in counts]
+
+    def scored(self, text: str, fills: Sequence[str], *, steps: int = 16) -> Infill:
+        """A text with fills of your own, one a blank, scored as `infill` scores its own; `scores` has that of each."""
+        if isinstance(fills, list | tuple) and None in fills:
+            raise ValueError("fills has None; give the fill of every blank")
+        request = self.request(text, Settings(steps=steps))
+        lock(request.template, self.request(text, fills=fills).locked)  # as many as blanks, within their bounds
+        return result_of(inside(self._computing, answers.judged(request, fills, self.engine)))
+
+    def score(self, text: str, fills: Sequence[str], *, steps: int = 16) -> float:
+        """How likely fills of your own are: comparable with the scores of `infill`."""
+        return self.scored(text, fills, steps=steps).score
+
+    def candidates(self, text: str, k: int = 10) -> list[Candidate]:
+        """The k likeliest words for the one blank ___{1} of a text, with their chances."""
+        whole_number("k", k, 1, 1000)
+        request = self.request(text)
+        if [(blank.least, blank.most) for blank in request.template.blanks] != [(1, 1)]:
+            raise ValueError("candidates are words for a text with one blank of one word; write ___{1}, once")
+        seen = Attempt(request, 0).window(self.tokenizer)
+        return result_of(inside(self._computing, candidates(seen, k, self.engine)))
 
     def _in_order(self, items: Iterable[T], work: Callable[[list[T]], Steps[list[R]]]) -> Iterator[R]:
         """The results of items: one at a time on each thread of a CPU, or a chunk at a time on a GPU."""

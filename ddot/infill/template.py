@@ -151,6 +151,12 @@ def free(source: str) -> Template:
     return Template(("", words[0], *rest, ""), tuple(Blank(0) for _ in range(len(words) + 1)), apart=True)
 
 
+def avoided(words: Sequence[str]) -> re.Pattern[str]:
+    """Finds these words or phrases, whole and in small letters or capitals; nothing if there are none."""
+    ways = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
+    return re.compile(rf"(?<!\w)(?:{ways})(?!\w)" if ways else "(?!)", re.IGNORECASE)
+
+
 def between(before: str, after: str, most: int | None = None) -> Template:
     """A template of one blank between two texts that are literal, whatever they look like; at most so many words."""
     _check_characters(before)
