@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,4 +112,9 @@ def load_model(
 
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    return load(name, device, precision, threads, compile)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        model = load(name, device, precision, threads, compile)
+    for each in said:
+        print(f"ddot: {each.message}", file=sys.stderr)
+    return model

@@ -5,6 +5,7 @@ predicts; `word_rules` keeps the bounds of fills. A CPU fills texts one by one, 
 together. An answer is the same alone and among others.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,7 +28,7 @@ from ddot.infill.template import free as words_in_order
 from ddot.infill.view import SLOTS, view, window
 from ddot.network.denoiser import Denoiser, compile_blocks
 from ddot.network.devices import device_of
-from ddot.network.embedded import find, is_compressed
+from ddot.network.embedded import find, is_compressed, is_untrained
 from ddot.network.folder import load_model
 from ddot.network.int8 import available
 
@@ -225,6 +226,11 @@ def load(
     if compile and where.type != "cuda":
         raise ValueError(f"compiling pays on a GPU only, not on {where}; leave compile out")
     int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
+    if is_untrained(folder):
+        warnings.warn(
+            f"{model} was converted and not trained since: it has not learnt to fill blanks; ddot finetune teaches it",
+            stacklevel=2,
+        )
     denoiser, tokenizer = load_model(folder, int8=int8)
     if compile:
         compile_blocks(denoiser)
