@@ -10,7 +10,7 @@ PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # By path: found by a hook, the package would be hidden from whoever stands in the folder that holds this one.
 HERE := --config-settings editable_mode=compat -e
 # What the tests need beyond the core.
-EXTRAS := dev,serve,metrics,gguf,plots,data,track
+EXTRAS := dev,serve,metrics,gguf,plots,data,track,ray
 
 PYTEST := OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
