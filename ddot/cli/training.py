@@ -22,15 +22,18 @@ def train(
 
     Example: ddot train toy --output runs/toy
     """
+    from ddot.network.embedded import EMBEDDED
     from ddot.training import recipes
     from ddot.training.config import override
     from ddot.training.loop import train as train_run
 
     run = override(recipes.recipe(recipe), settings)
-    if run.start and not Path(run.start).exists() and (made_by := Path(run.start).name) in recipes.RECIPES:
-        raise FileNotFoundError(
-            f"{recipe} starts from {run.start}, which is not there; ddot train {made_by} --output {run.start}"
-        )
+    if run.start and not Path(run.start).exists():
+        start = Path(run.start)
+        made = f"ddot train {start.name} --output {start}"
+        if start.parent.name == "base" or start.name not in recipes.RECIPES:  # a public checkpoint
+            made = f"ddot convert makes it; or start from the embedded model: --set start={EMBEDDED}"
+        raise FileNotFoundError(f"{recipe} starts from {start}, which is not there; {made}")
     figures = train_run(run, output, resume)
     interrupted = figures.pop("interrupted", False)
     if figures:
