@@ -103,7 +103,7 @@ def infill(
         raise typer.Exit(1)
 
 
-def _check_trace(trace: Path, texts: Sequence[str] | None, n: int, lock: Sequence[str]) -> None:
+def _check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequence[str] = ()) -> None:
     if len(texts or ()) != 1 or n != 1 or lock:
         raise ValueError("--trace saves one filling; give one text and --n 1, and leave out --lock")
     if trace.is_dir() or not trace.parent.is_dir():
@@ -335,6 +335,8 @@ def watch(
     from ddot.infill.frames import save_trace
 
     how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
+    if trace is not None:
+        _check_trace(trace, [text])
     frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
     if trace is not None:
         save_trace(trace, text, how, frames)

@@ -66,7 +66,7 @@ def read_line(number: int, line: bytes, settings: Settings) -> Line:
 def read_object(number: int, asked: Any, settings: Settings) -> Line:
     """The request of a JSON object, or of a row of a table."""
     if not isinstance(asked, dict):
-        return Line(number, error=f"line {number} is a {type(asked).__name__}; {_WANTED}")
+        return Line(number, error=f"line {number} is {json.dumps(asked)[:40]}; {_WANTED}")
     known = asked.get("id", asked.get("custom_id", number))
     carried = {name: value for name, value in asked.items() if name not in _OURS}
     try:

@@ -219,7 +219,7 @@ def load(
     if precision not in ("auto", "int8", "float32"):
         raise ValueError(f"precision is '{precision}'; there are auto, int8 and float32")
     folder = find(model)
-    where = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = device_of(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
     can = where.type == "cpu" and available()
     if precision == "int8" and not can:
         raise ValueError(f"int8 runs on a CPU with oneDNN only, not on {where}; use precision='float32'")

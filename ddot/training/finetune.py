@@ -174,7 +174,7 @@ def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
     return Training(
         seconds=1.0,
         slots=512,
-        rate=3e-4,
+        rate=1e-4,
         betas=(0.9, 0.98),
         warmup=10,
         decay=0.7,
