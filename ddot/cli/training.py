@@ -62,15 +62,18 @@ def finetune(
     from ddot.training.finetune import finetune as train_on
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading", total=1.0)
+    bar = Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task("learning", total=1.0)
 
-        def tell(done: float, figures: dict[str, float]) -> None:
-            nats = figures.get("nats", figures.get("before"))
-            bar.update(task, completed=done, description=None if nats is None else f"learning: {nats:.2f} nats")
+    def tell(done: float, figures: dict[str, float]) -> None:
+        bar.start()  # only when nothing is wrong with the texts
+        nats = figures.get("nats", figures.get("before"))
+        bar.update(task, completed=done, description=None if nats is None else f"learning: {nats:.2f} nats")
 
+    try:
         result = train_on(texts, output, find(model), minutes, device or ("cuda" if cuda() else "cpu"), seed, tell)
-        bar.update(task, completed=1.0)
+    finally:
+        bar.stop()
     print(json.dumps(asdict(result)))
     change = f"{result.nats_before:.3f} to {result.nats_after:.3f} nats per missing token of the text held out"
     learnt = "went down" if result.nats_after < result.nats_before else "did not go down: it learnt nothing of use"

@@ -68,7 +68,7 @@ def test_wrapped_lines_are_one_text(tmp_path):
     ("arguments", "says"),
     [
         (["missing.txt", "--output", "out"], "no text at missing.txt"),
-        (["own.md", "--output", "out"], "unknown kind"),
+        (["own.md", "--output", "out"], "own.md is of an unknown"),
         (["short.txt", "--output", "out"], "1 sentences"),
         (["latin.txt", "--output", "out"], "UTF-8"),
         (["empty.txt", "--output", "out"], "no text"),
