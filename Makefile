@@ -3,6 +3,7 @@
 # make check  ruff, mypy and the unit tests, for the daily loop (under 90 seconds)
 # make lint   ruff and mypy alone
 # make mutants [ONLY="word …"]   make small mistakes in a scratch copy; every one must be noticed by the tests named for it
+# make forty  the forty sentences of the model card, as JSON lines: the same on any x86 processor (float32)
 # make promises   the promise to users with all 10,000 templates; `make test` takes a quarter of them
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,13 +11,16 @@ PIP := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # By path: found by a hook, the package would be hidden from whoever stands in the folder that holds this one.
 HERE := --config-settings editable_mode=compat -e
 # What the tests need beyond the core.
-EXTRAS := dev,serve,metrics,gguf,plots,data,track
+EXTRAS := dev,serve,metrics,gguf,plots,data,track,ray
 
 PYTEST := OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test check lint mutants promises clean
+.PHONY: demo forty test check lint mutants promises clean
 demo: .venv/ready
 	@FORCE_COLOR=1 $(BIN)/ddot infill < examples/demo.txt
+
+forty: .venv/ready
+	@$(BIN)/ddot infill --quiet --input examples/forty.jsonl --output - --precision float32
 
 test: .venv/ready-for-tests lint
 	$(PYTEST)

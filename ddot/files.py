@@ -1,12 +1,50 @@
 """Files and folders that are written completely or not at all, and checksums that detect later damage."""
 
+import gzip
 import hashlib
+import io
 import json
+import lzma
 import os
 import shutil
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+# What a packed file that is cut short or damaged raises while it is read.
+UNPACKING = (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError)
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed, by its name."""
+    return path.suffix in (".gz", ".xz")
+
+
+def opened(path: Path, mode: str = "rb") -> io.BufferedIOBase:
+    """A file opened in binary, unpacked by its name while it is read, packed while it is written."""
+    if path.suffix == ".gz":
+        return gzip.open(path, mode)  # type: ignore[return-value]
+    return lzma.open(path, mode) if path.suffix == ".xz" else open(path, mode)  # type: ignore[return-value]
+
+
+def pack_file(path: Path, lines: Iterable[bytes]) -> None:
+    """Write lines to a file that appears complete or not at all, packed as its name says."""
+    draft = path.with_name(f"unfinished.{path.name}")
+    try:
+        with writing(path):
+            with opened(draft, "wb") as sink:
+                sink.writelines(lines)
+            os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_all(file: io.RawIOBase, content: bytes) -> None:
+    """Write everything to an unbuffered file, which may take it in several parts."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
 
 
 def write_whole(path: Path | str, content: bytes) -> None:
@@ -49,6 +87,8 @@ def writing(place: Path) -> Iterator[None]:
     """Turns system errors (no space, no permission) into a sentence."""
     try:
         yield
+    except (BrokenPipeError, gzip.BadGzipFile):  # a reader that has seen enough; a file that was read
+        raise
     except OSError as error:
         why = error.strerror or error
         raise ValueError(f"cannot write to {place}: {why}; free some space or choose another place") from None

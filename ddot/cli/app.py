@@ -3,11 +3,15 @@
 import json
 import os
 import sys
-from typing import Annotated, Any
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from ddot.infill.model import Model
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Fill blanks of unknown length in text.")
 bench = typer.Typer(no_args_is_help=True, help="Measure speed, as ratios within one run.")
@@ -37,7 +41,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines instead o
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda. Default: cuda if available.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cuda if available.")]
+Precision = Annotated[
+    str, typer.Option(help="int8, or float32: slower, and the same text on any processor. auto: as stored.")
+]
+Threads = Annotated[int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")]
 Steps = Annotated[int, typer.Option(help="Number of denoising steps.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
@@ -92,9 +100,21 @@ def cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def load_model(name: str | None, device: str | None = None, compile: bool = False) -> Any:
+def load_model(
+    name: str | None,
+    device: str | None = None,
+    precision: str = "auto",
+    threads: int | None = None,
+    compile: bool = False,
+) -> "Model":
     """A model that fills as many texts at once as there are cores."""
     from ddot.infill.model import load
 
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    return load(name, device, threads=threads, compile=compile)
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        model = load(name, device, precision, threads, compile)
+    for each in said:
+        print(f"ddot: {each.message}", file=sys.stderr)
+    return model

@@ -1,20 +1,43 @@
-"""Commands that fill blanks or show how: infill, watch, plot trajectories, info."""
+"""Commands that fill blanks or show how: infill, lengths, score, watch, plot trajectories, info."""
 
 import json
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
-from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, TerminalName, TopP, app, cuda, load_model, plot
+from ddot.cli.app import (
+    AsJson,
+    Device,
+    Free,
+    ModelName,
+    Precision,
+    Seed,
+    Steps,
+    Temperature,
+    TerminalName,
+    Threads,
+    TopP,
+    app,
+    cuda,
+    load_model,
+    plot,
+)
 
 if TYPE_CHECKING:
+    from ddot.infill.jsonl import Line
+    from ddot.infill.model import Model
     from ddot.infill.settings import Settings
+    from ddot.infill.template import Template
+
+_NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks; errors only.")]
 
 
 @app.command()
@@ -26,12 +49,20 @@ def infill(
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
     free: Free = False,
+    avoid: Annotated[list[str], typer.Option(help="A word that no fill may hold; may be given several times.")] = [],  # noqa: B006
+    lock: Annotated[list[str], typer.Option(help="The fill of each blank in turn; - leaves one open.")] = [],  # noqa: B006
     terminal: TerminalName = None,
     model: ModelName = None,
+    device: Device = None,
+    precision: Precision = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
-    source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Where filled lines go; resumes if begun.")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill; - is stdin.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Where filled lines go; a file is resumed; - is stdout.")
+    ] = None,
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile the network first, about a minute: for large files on a GPU.")
     ] = False,
@@ -48,101 +79,227 @@ def infill(
     """
     from ddot.infill.settings import Settings
 
-    settings = Settings(n, seed, steps, temperature, top_p, terminal)
+    settings = Settings(n, seed, steps, temperature, top_p, terminal, avoid)
+    how: dict[str, Any] = {"precision": precision, "threads": threads}
     if source is not None or output is not None:
-        _infill_file(texts, source, output, free, model, settings, compiled)
+        given = {f"the text '{texts[0]}'" if texts else "": texts, "--free": free, "--lock": lock, "--json": as_json}
+        unwanted = [name for name, value in {**given, "--trace": trace}.items() if value]
+        _infill_file(source, output, unwanted, model, device, settings, quiet, {**how, "compile": compiled})
         return
     if compiled:
         raise ValueError("--compile is for a large file on a GPU: give --input and --output, or leave it out")
-    given = list(texts or ([] if sys.stdin.isatty() else [line.rstrip("\n") for line in sys.stdin if line.strip()]))
-    if not given:
-        raise ValueError('there is nothing to fill; for example: ddot infill "We were so ___ wedding."')
-    if free and any("___" in text for text in given):
-        raise ValueError("--free takes words in order, no blanks: text goes wherever it fits; leave out ___ or --free")
-    if trace is not None and (len(given) != 1 or n != 1):
-        raise ValueError("--trace saves one filling; give one text and --n 1")
-    if trace is not None and not trace.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {trace.parent}; create it first")
-    filler = load_model(model)
-    requests = [filler.request(text, settings, free) for text in given]  # an error in the last comes before any work
-    how = {name: value for name, value in asdict(settings).items() if name != "n"} | {"free": free}
-    frames = None if trace is None else filler.stream(given[0], **how)
-    for request, answers in zip(requests, filler.answers(requests), strict=True):
-        if len(answers.best) < n:
-            print(f"ddot: only {len(answers.best)} of {n} answers differ", file=sys.stderr)
-        for each in (answer.infill for answer in answers.best):
-            if as_json:
-                print(json.dumps({**asdict(each), "steps": steps, "seed": seed}, ensure_ascii=False))
-            else:
-                Console(soft_wrap=True, highlight=False).print(_highlighted(request.template, each.fills))
-    if trace is not None and frames is not None:
+    if trace is not None:
+        _check_trace(trace, texts, n, lock)
+    at_terminal = not texts and sys.stdin is not None and sys.stdin.isatty()
+    lines = _lines(texts, lock, settings, free)
+    filler = load_model(model, device, **{**how, "threads": 1} if at_terminal else how)
+    bad = _print_answers(filler, lines, as_json, n > 1 and not at_terminal and len(texts or "ab") > 1, quiet)
+    if trace is not None and texts:
         from ddot.infill.frames import save_trace
 
-        save_trace(trace, given[0], how, list(frames))
+        settled = {name: value for name, value in asdict(settings).items() if name != "n"} | {"free": free}
+        save_trace(trace, texts[0], settled, list(filler.stream(texts[0], **settled)))
+    if bad:
+        raise typer.Exit(1)
+
+
+def _check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequence[str] = ()) -> None:
+    if len(texts or ()) != 1 or n != 1 or lock:
+        raise ValueError("--trace saves one filling; give one text and --n 1, and leave out --lock")
+    if trace.is_dir() or not trace.parent.is_dir():
+        wrong = f"{trace} is a folder" if trace.is_dir() else f"there is no folder {trace.parent}"
+        raise FileNotFoundError(f"{wrong}; --trace must be a file in a folder that exists")
+
+
+def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: "Settings", free: bool) -> Iterable["Line"]:
+    """What is to be filled: the texts given, what is typed at a terminal, or the lines of stdin."""
+    from ddot.infill.jsonl import Line, lines_of, read_text
+    from ddot.infill.model import Model
+
+    if texts:
+        if free and any("___" in text for text in texts):
+            raise ValueError("--free takes words in order, no blanks: text goes where it fits; leave out ___ or --free")
+        if lock and len(texts) > 1:
+            raise ValueError(f"--lock gives the fills of one text, but there are {len(texts)}; give one")
+        fills = [None if fill == "-" else fill for fill in lock] or None
+        return [Line(number, Model.request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
+    if lock:
+        raise ValueError("--lock gives the fills of one text; give the text as well")
+    if sys.stdin is None:
+        raise ValueError(_NOTHING)
+    if sys.stdin.isatty():
+        return _typed(settings, free)
+    numbered = ((number, line) for number, line in enumerate(lines_of(sys.stdin.buffer.readline), 1) if line.strip())
+    first = next(numbered, None)
+    if first is None:
+        raise ValueError(_NOTHING)
+    return (read_text(number, line, settings, free) for number, line in chain([first], numbered))
+
+
+def _typed(settings: "Settings", free: bool) -> Iterator["Line"]:
+    """Templates typed at a terminal, until it says that there are no more."""
+    from ddot.infill.jsonl import Line
+    from ddot.infill.model import Model
+
+    print("A text with ___ where words are missing, then Enter; Ctrl-D to end.", file=sys.stderr)
+    number = 0
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        text = sys.stdin.readline()
+        if not text:
+            print(file=sys.stderr)
+            return
+        if text.strip():
+            number += 1
+            try:
+                yield Line(number, Model.request(text.removesuffix("\n"), settings, free))
+            except ValueError as error:
+                print(f"ddot: {error}", file=sys.stderr)
+
+
+def _print_answers(model: "Model", lines: Iterable["Line"], as_json: bool, numbered: bool, quiet: bool) -> int:
+    """Print the answers to lines as they come; `numbered`: with the number of their line. Returns the bad lines."""
+    from ddot.infill.jsonl import NO_ANSWER, answer_lines, as_line
+
+    bad, colour = 0, _has_colour(Console())
+    for line, found in answer_lines(model, lines):
+        if found is None or line.request is None or not found.best:
+            bad += 1
+            error = line.error or f"text {line.id}: {NO_ANSWER}"
+            print(f"ddot: {error}", file=sys.stderr)
+            if as_json:
+                sys.stdout.write(as_line({"id": line.id, "error": error}).decode())
+            continue
+        settings = line.request.settings
+        if len(found.best) < settings.n and not quiet:
+            print(f"ddot: only {len(found.best)} of {settings.n} answers differ", file=sys.stderr)
+        for each in (answer.infill for answer in found.best):
+            if as_json:
+                row = {"id": line.id, **asdict(each), "steps": settings.steps, "seed": settings.seed}
+                sys.stdout.write(as_line(row).decode())
+            else:
+                number = f"{line.id}\t" if numbered else ""
+                sys.stdout.write(number + highlighted(line.request.whole, each.fills, colour) + "\n")
+        sys.stdout.flush()
+    return bad
+
+
+def highlighted(template: "Template", fills: Sequence[str], colour: bool) -> str:
+    """The text, every character as it was, with the fills in bold green if there is colour."""
+    return template.text([f"\x1b[1;32m{fill}\x1b[0m" if colour and fill else fill for fill in fills])
+
+
+def _has_colour(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal and not console.no_color
 
 
 def _infill_file(
-    texts: list[str] | None,
     source: Path | None,
     output: Path | None,
-    free: bool,
+    unwanted: list[str],
     model: str | None,
+    device: str | None,
     settings: "Settings",
-    compiled: bool,
+    quiet: bool,
+    how: dict[str, Any],
 ) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ddot.infill.jsonl import Share, fill_file, merge, part_of
+    from ddot.infill.jsonl import STREAM, Job
+    from ddot.infill.model import EMBEDDED_NAME
     from ddot.training.distributed import barrier, largest, processes
 
     if source is None or output is None:
         there, missing = ("--output", "--input") if source is None else ("--input", "--output")
         raise ValueError(f"{there} fills a file and needs {missing} as well")
-    if texts or free:
-        what = f"the text '{texts[0]}'" if texts else "--free"
-        raise ValueError(
-            f'--input and --output fill a file; leave out {what} (a line may have "free" instead of "text")'
-        )
-    with processes("cuda" if cuda() else "cpu", patience=timedelta(days=30)) as (rank, world, device):
-        filler = load_model(model, str(device), compiled)
+    if unwanted:
+        also = ' (a line may have "free" instead of "text", and "fills")'
+        raise ValueError(f"--input and --output fill a file; leave out {unwanted[0]}{also}")
+    with processes(device or ("cuda" if cuda() else "cpu"), patience=timedelta(days=30)) as (rank, world, where):
+        job = Job(source, output, settings, EMBEDDED_NAME if model is None else model, rank, world)
+        filler = load_model(model, str(where), **how)
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        bar = Progress(*columns, console=Console(stderr=True), disable=rank > 0)
-        lines = len(Share(source, rank, world)) if source.is_file() else 0
+        hidden = rank > 0 or quiet or (output == STREAM and sys.stdout.isatty())
+        bar = Progress(*columns, console=Console(stderr=True), disable=hidden)
+        lines = None if job.share.is_stream else len(job.share)
         task = bar.add_task("", total=lines)
-        part = part_of(output, rank, world)
 
         def advance(lines: int) -> None:
-            bar.start()  # only when nothing is wrong with the files
+            bar.start()
             bar.update(task, completed=lines)
 
         try:
-            done = fill_file(filler, source, part, settings, advance, rank, world)
+            done = job.run(filler, advance)
         finally:
             bar.stop()
         barrier()
-        stopped = bool(largest(float(done.lines < lines), 0.0)[0])
-        if world > 1 and rank == 0 and not stopped:
-            merge(output, world)
+        stopped = bool(largest(float(done.interrupted and done.lines != lines), 0.0)[0])
+        if rank == 0 and not stopped:
+            job.finish()
         barrier()
     if stopped:
-        print(f"ddot: interrupted; {done.lines} lines are in {part}; run the same command to resume", file=sys.stderr)
+        where_now = f"{done.lines} lines are in {job.part}; run the same command to resume"
+        print(f"ddot: interrupted; {where_now}", file=sys.stderr)
         raise typer.Exit(130)
-    if done.lines == done.before:
+    if done.lines == done.before and not quiet:
         said = f"all {done.lines} lines were in {output} already" if done.lines else f"{source} has no lines to fill"
         print(f"ddot: {said}", file=sys.stderr)
     if done.errors:
-        print(
-            f'ddot: {done.errors} of {done.lines} lines could not be filled; see "error" in {output}', file=sys.stderr
-        )
+        told = f'{done.errors} of {done.lines} lines could not be filled; see "error" in the output'
+        print(f"ddot: {told}", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def _highlighted(template: Any, fills: list[str]) -> Text:
-    """The text with the fills highlighted."""
-    text = Text(template.literals[0])
-    for fill, literal in zip(fills, template.literals[1:], strict=True):
-        text.append(fill, style="bold green").append(literal)
-    return text
+@app.command()
+def lengths(
+    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
+    seed: Seed = 0,
+    rollouts: Annotated[int, typer.Option(help="Number of quick fillings that are counted.")] = 16,
+    model: ModelName = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many words each blank is likely to get, as bars.
+
+    Example: ddot lengths "He was born in ___ and moved away because ___."
+    """
+    from ddot.infill.model import Model
+
+    Model.request(text)  # a mistake is told before a model is loaded
+    for number, shares in enumerate(load_model(model, device).lengths(text, seed, rollouts), 1):
+        if as_json:
+            print(json.dumps({"blank": number, "words": shares}))
+            continue
+        print(f"blank {number}")
+        for words, share in shares.items():
+            print(f"{words:4} {'word ' if words == 1 else 'words'} {'█' * max(1, round(40 * share))} {share:.0%}")
+
+
+@app.command()
+def score(
+    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
+    fills: Annotated[list[str], typer.Option("--fills", help="A fill of your own for each blank in turn.")],
+    steps: Steps = 16,
+    model: ModelName = None,
+    device: Device = None,
+    precision: Precision = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """How likely fills of your own are, in nats per token: 0 is certain; as comparable as the scores of infill.
+
+    Example: ddot score "I like ___ tea." --fills "green"
+    """
+    from ddot.infill.model import Model
+
+    Model.request(text, fills=fills)  # a mistake is told before a model is loaded
+    found = load_model(model, device, precision).scored(text, fills, steps=steps)
+    if as_json:
+        print(json.dumps({**asdict(found), "steps": steps}, ensure_ascii=False))
+        return
+    print(f"{found.score:.3f}  {found.text}")
+    if len(fills) > 1:
+        for each, fill in zip(found.scores, found.fills, strict=True):
+            print(f"{each:10.3f}  {fill.strip()}")
 
 
 @app.command()
@@ -177,7 +334,9 @@ def watch(
     from ddot.figures.terminal import watch as show_frames
     from ddot.infill.frames import save_trace
 
-    how = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
+    how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
+    if trace is not None:
+        _check_trace(trace, [text])
     frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
     if trace is not None:
         save_trace(trace, text, how, frames)
@@ -206,7 +365,7 @@ def plot_trajectories(
         raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
     if saved is not None:
         frames = load_trace(saved).frames
-    else:
+    elif text is not None:
         frames = list(load_model(model).stream(text, steps=steps, seed=seed, free=free, terminal=terminal))
     trajectories(frames, output, scaled)
     print(output)

@@ -1,13 +1,14 @@
-"""Commands that make models: prepare, train, convert."""
+"""Commands that make models: finetune, prepare, train, convert."""
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ddot.cli.app import app
+from ddot.cli.app import Device, ModelName, Seed, app, cuda
 
 
 @app.command()
@@ -21,18 +22,64 @@ def train(
 
     Example: ddot train toy --output runs/toy
     """
+    from ddot.network.embedded import EMBEDDED
     from ddot.training import recipes
     from ddot.training.config import override
     from ddot.training.loop import train as train_run
 
     run = override(recipes.recipe(recipe), settings)
-    if run.start and not Path(run.start).exists() and (made_by := Path(run.start).name) in recipes.RECIPES:
-        raise FileNotFoundError(
-            f"{recipe} starts from {run.start}, which is not there; ddot train {made_by} --output {run.start}"
-        )
+    if run.start and not Path(run.start).exists():
+        start = Path(run.start)
+        made = f"ddot train {start.name} --output {start}"
+        if start.parent.name == "base" or start.name not in recipes.RECIPES:  # a public checkpoint
+            made = f"ddot convert makes it; or start from the embedded model: --set start={EMBEDDED}"
+        raise FileNotFoundError(f"{recipe} starts from {start}, which is not there; {made}")
     figures = train_run(run, output, resume)
+    interrupted = figures.pop("interrupted", False)
     if figures:
         print(json.dumps(figures))
+    if interrupted:
+        raise typer.Exit(130)
+
+
+@app.command()
+def finetune(
+    texts: Annotated[list[str], typer.Argument(help="Your texts: .txt or .jsonl (also .gz, .xz), or .parquet.")],
+    output: Annotated[Path, typer.Option(help="The model folder to make.")],
+    minutes: Annotated[float, typer.Option(help="Time to take, measuring and saving included.")] = 5.0,
+    model: ModelName = None,
+    device: Device = None,
+    seed: Seed = 0,
+) -> None:
+    """Train a copy of the embedded model on your own text; a tenth of it is held out to measure what was learnt.
+
+    Example: ddot finetune my-texts.txt --output my-model
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from ddot.network.embedded import find
+    from ddot.training.finetune import finetune as train_on
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task("learning", total=1.0)
+
+    def tell(done: float, figures: dict[str, float]) -> None:
+        bar.start()  # only when nothing is wrong with the texts
+        nats = figures.get("nats", figures.get("before"))
+        bar.update(task, completed=done, description=None if nats is None else f"learning: {nats:.2f} nats")
+
+    try:
+        result = train_on(texts, output, find(model), minutes, device or ("cuda" if cuda() else "cpu"), seed, tell)
+    finally:
+        bar.stop()
+    print(json.dumps(asdict(result)))
+    change = f"{result.nats_before:.3f} to {result.nats_after:.3f} nats per missing token of the text held out"
+    learnt = "went down" if result.nats_after < result.nats_before else "did not go down: it learnt nothing of use"
+    print(f"ddot: {learnt}, from {change}; use it with --model {output}", file=sys.stderr)
+    if result.interrupted:
+        raise typer.Exit(130)
 
 
 @app.command()

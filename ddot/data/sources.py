@@ -1,12 +1,10 @@
 """Reads documents from files and from the Hugging Face hub, one at a time."""
 
-import gzip
 import json
-import lzma
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+
+from ddot.files import UNPACKING, opened
 
 # Short names of datasets on the hub: (dataset, configuration, column). Streamed; needs the extra `data`.
 HUB = {
@@ -39,18 +37,17 @@ def read(source: str, field: str | None = None) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    opener: Callable[..., IO[bytes]] = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)  # type: ignore[assignment]
     number = 0
     try:
         # Read as bytes: a text reader decodes in blocks, and could not name the line of a bad byte.
-        with opener(path, "rb") as lines:
+        with opened(path) as lines:
             for number, line in enumerate(lines, 1):
                 if b"\0" in line:
                     raise ValueError(f"{path}, line {number}: a NUL byte; this is a binary file, not text")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}, line {number}: not UTF-8 text ({error.reason}); convert the file first") from None
-    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except UNPACKING as error:
         raise ValueError(f"{path} cannot be decompressed ({_one_line(error)}); fetch it again") from None
 
 

@@ -1,5 +1,6 @@
 """The tokens of a vocabulary as pieces of text, and which of them may stand where."""
 
+from collections.abc import Callable
 from functools import cached_property
 from unicodedata import category
 
@@ -58,6 +59,13 @@ class Alphabet:
     def spell(self, tokens: Int[np.ndarray, "n"]) -> str:
         """The text of tokens, with the leading space of the first one if it has one."""
         return "".join(self.pieces[token] for token in tokens.tolist())
+
+    def spellings(self, word: str, encode: Callable[[str], Int[np.ndarray, "_"]]) -> list[tuple[int, ...]]:
+        """The usual ways to write a word in tokens: in small letters and capitals, after a space or glued."""
+        forms = {word, word.lower(), word.upper(), word.capitalize(), word.title()}
+        ways = {tuple(encode(lead + form).tolist()) for form in forms for lead in (" ", "")}
+        small = word.lower()
+        return sorted(ways | {(row,) for row, piece in enumerate(self.pieces) if piece.strip().lower() == small})
 
     @cached_property
     def no_text(self) -> tuple[int, ...]:

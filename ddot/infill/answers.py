@@ -11,8 +11,8 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
-from ddot.infill.template import Template
-from ddot.infill.view import view, window
+from ddot.infill.template import Template, avoided
+from ddot.infill.view import raw_fill, view, window
 
 # The score below which another length is tried: of people.dev about a quarter, which gains as much as trying it always.
 _DOUBTFUL = -2.2
@@ -30,16 +30,19 @@ class Infill:
     text: str
     fills: list[str]
     score: float
+    spans: list[tuple[int, int]] = field(default_factory=list)  # where each fill begins and ends in the text
+    scores: list[float] = field(default_factory=list)  # of each fill; 0 for a locked one
 
 
 @dataclass(frozen=True)
 class Request:
-    """A text to fill: a template whose locked blanks are literal text already, the locked fills, and how.
+    """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
 
     `located`: the network is told where the blanks are. `seconds`: a time limit, kept by taking fewer steps.
     """
 
     template: Template
+    whole: Template
     locked: tuple[str | None, ...]
     settings: Settings = field(default_factory=Settings)
     located: bool = True
@@ -114,7 +117,7 @@ class Attempt:
         template = self.request.template
         fills = set_fills(template, self.raw)
         score = float(np.mean(self.scores)) if self.scores else 0.0
-        return Answer(Infill(template.text(fills), fills, score), self.number, self.tokens)
+        return Answer(Infill(template.text(fills), fills, score, scores=self.scores), self.number, self.tokens)
 
 
 def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = None) -> Steps[list[Answer]]:
@@ -124,6 +127,18 @@ def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = No
         for attempt, each in zip(under_way, (yield from engine.fill(windows, plans)), strict=True):
             attempt.take(each, [engine.alphabet.spell(tokens) for tokens in each.tokens])
     return [attempt.answer for attempt in attempts]
+
+
+def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infill]:
+    """The infill with these fills, one a blank, scored as if the engine had filled them in."""
+    attempt = Attempt(request, 0)
+    while not attempt.done:
+        window = attempt.window(engine.tokenizer)
+        mine = fills[len(attempt.raw) :][: len(window.blanks)]
+        raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=True)]
+        (filled,) = yield from engine.judge([window], [[engine.tokenizer.encode(each) for each in raw]])
+        attempt.take(filled, raw)
+    return _unlocked(attempt.answer.infill, request)
 
 
 def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
@@ -174,16 +189,22 @@ def _warmed(request: Request, number: int, engine: Engine) -> Request:
 
 def _ranked(request: Request, found: list[Answer], alone: int) -> list[Answer]:
     """The best answers, among them the one that n = 1 gives: the first, or the best of `alone` if it is doubtful."""
+    pattern = avoided(request.settings.avoid)
+    found = [each for each in found if not any(map(pattern.search, each.infill.fills))]
+    if not found:
+        return []
     first = min(found, key=lambda each: each.attempt)
     if first.infill.score < _DOUBTFUL:
-        first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score)
+        first = max((each for each in found if each.attempt < alone), key=lambda each: each.infill.score, default=first)
     others = [each for each in found if each is not first]
     others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
     ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)
-    return [replace(each, infill=_unlocked(each.infill, request.locked)) for each in ranked]
+    return [replace(each, infill=_unlocked(each.infill, request)) for each in ranked]
 
 
-def _unlocked(infill: Infill, locked: Sequence[str | None]) -> Infill:
+def _unlocked(infill: Infill, request: Request) -> Infill:
     """The infill with the fills of all blanks: locked ones as they were, the others in order."""
-    new = iter(infill.fills)
-    return replace(infill, fills=[next(new) if each is None else each for each in locked])
+    new, of_new = iter(infill.fills), iter(infill.scores)
+    fills = [next(new) if each is None else each for each in request.locked]
+    scores = [next(of_new, 0.0) if each is None else 0.0 for each in request.locked]
+    return replace(infill, fills=fills, spans=request.whole.spans(fills), scores=scores)

@@ -8,6 +8,7 @@ pass, so whoever drives it sees every state and may stop between any two.
 import time
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Float, Int, UInt64
 from torch import Tensor
 
+from ddot.core.annealing import greedy
 from ddot.core.projections import (
     keep_in_gaps,
     keep_out_of_closed,
@@ -32,15 +34,16 @@ from ddot.infill.alphabet import Alphabet
 from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
 from ddot.infill.scoring import Recorder, Tokens, chances_of_next, length_chances_of, score_of, with_next_hidden
 from ddot.infill.settings import TERMINALS, Settings
-from ddot.infill.template import Blank
+from ddot.infill.template import Blank, avoided
 from ddot.infill.view import SLOTS, Span, View, lay_out
-from ddot.infill.word_rules import Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Avoiding, Forced, Fresh, Pieces, WithinWords
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
 T = TypeVar("T")
 R = TypeVar("R")
+_TRIES = 20  # to do without words that are to be avoided
 Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
 Plans = dict[Hashable, Chances]  # of prompts already read
 
@@ -96,6 +99,8 @@ class Sample:
     window: Window
     lengths: Sequence[int] | None
     left_to_right: bool = False
+    banned: tuple[tuple[int, ...], ...] = ()  # sequences of tokens that spell what is to be avoided
+    forced: Sequence[Tokens] | None = None  # what goes into each blank, if only its score is asked for
 
     @property
     def fixed(self) -> bool:
@@ -177,6 +182,21 @@ class Engine:
         reading = time.perf_counter() - start if self.tells_lengths else 0.0
         windows = [_hurried(window, start, reading) for window in windows]
         found = yield from self.tokens(windows, chances)
+        return (yield from self._scored(windows, chances, found, reading))
+
+    def judge(self, windows: Sequence[Window], fills: Sequence[Sequence[Tokens]]) -> Steps[list[Filled]]:
+        """Fill windows with given tokens, in the same passes as they would be filled, for the sake of their scores."""
+        chances = yield from self.length_chances(windows)
+        samples = [
+            replace(self.sample(window, [len(tokens) for tokens in mine]), forced=mine)
+            for window, mine in zip(windows, fills, strict=True)
+        ]
+        found = yield from self._phase(samples, self._alike, self._sample)
+        return (yield from self._scored(windows, chances, found, 0.0))
+
+    def _scored(
+        self, windows: Sequence[Window], chances: Sequence[Chances | None], found: Sequence[Found], reading: float
+    ) -> Steps[list[Filled]]:
         following = yield from self._following(windows, found)
         return [
             Filled(each.tokens, [score_of(*parts) for parts in zip(*of_blanks, strict=True)], reading)
@@ -200,8 +220,42 @@ class Engine:
         }
         again = yield from self._phase(list(retry.values()), self._alike, self._sample)
         for i, better in zip(retry, again, strict=True):
-            found[i] = better
+            found[i], samples[i] = better, retry[i]
+        return (yield from self._without_avoided(samples, found))
+
+    def _without_avoided(self, samples: list[Sample], found: list[Found]) -> Steps[list[Found]]:
+        """Sample again what holds a word to be avoided, with the way it was spelt forbidden too."""
+        for _ in range(_TRIES):
+            again = {
+                i: replace(sample, lengths=self._lengths_of(sample, found[i]), banned=(*sample.banned, *spelt))
+                for i, sample in enumerate(samples)
+                if (spelt := self._avoided(sample, found[i].tokens))
+            }
+            if not again:
+                break
+            results = yield from self._phase(list(again.values()), self._alike, self._sample)
+            for i, better in zip(again, results, strict=True):
+                found[i], samples[i] = better, again[i]
         return found
+
+    def _lengths_of(self, sample: Sample, found: Found) -> Sequence[int]:
+        window = sample.window
+        return sample.lengths or within_bounds(window.view, window.blanks, [len(tokens) for tokens in found.tokens])
+
+    def _avoided(self, sample: Sample, found: Sequence[Tokens]) -> list[tuple[int, ...]]:
+        """The shortest runs of tokens that spell a word to be avoided; where slots move, the tokens themselves."""
+        words = sample.window.settings.avoid
+        if not words:
+            return []
+        pattern = avoided(words)
+        runs: list[tuple[int, ...]] = []
+        for tokens in found:
+            ends = np.cumsum([len(self.alphabet.pieces[token]) for token in tokens])
+            for match in pattern.finditer(self.alphabet.spell(tokens)):
+                first, last = np.searchsorted(ends, [match.start(), match.end() - 1], side="right")
+                run = tuple(tokens[first : last + 1].tolist())
+                runs += [run] if sample.fixed else [(token,) for token in run]
+        return runs
 
     def length_chances(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Chances | None]]:
         """The chances of each length class of the gap after each prompt token; None if the network cannot tell.
@@ -227,7 +281,11 @@ class Engine:
 
     def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
         """A window with lengths, in the order in which this model reveals tokens."""
-        return Sample(window, lengths, self.left_to_right)
+        return Sample(window, lengths, self.left_to_right, self._spellings(tuple(window.settings.avoid)))
+
+    @lru_cache(maxsize=64)  # noqa: B019 (as long-lived as the engine)
+    def _spellings(self, words: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        return tuple(way for word in words for way in self.alphabet.spellings(word, self.tokenizer.encode))
 
     @property
     def tells_lengths(self) -> bool:
@@ -300,7 +358,7 @@ class Engine:
     def _alike(self, sample: Sample) -> Hashable:
         settings = sample.window.settings
         how = settings.anneal, settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
-        return how, sample.steps, self._sample_slots(sample)
+        return how, sample.steps, self._sample_slots(sample), sample.banned, sample.forced is None
 
     def _sample_slots(self, sample: Sample) -> int:
         """L."""
@@ -335,6 +393,8 @@ class Engine:
         first, L = samples[0], self._sample_slots(samples[0])
         loose = self.is_loose(first.window.view)
         record: tuple[Restriction, ...] = () if recorder is None else (recorder,)
+        if first.banned:
+            record = (*record, Avoiding(first.banned))
         form = (self._fresh,) if loose else (self._fresh, self._no_loose_marks)
         keys = np.concatenate(self.shape.padded([sample.key for sample in samples], first.key))
         if first.lengths is None:
@@ -347,12 +407,21 @@ class Engine:
         order = LeftToRight if first.left_to_right else MostCertainFirst
         reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not first.left_to_right)
         rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
+        if first.forced is not None:
+            reveal, rules = order(greedy), (*record, Forced(self._given_tokens(samples, L)))
         if first.fixed:
             method = FixedLength(reveal=reveal, restrictions=rules, refresh=self.shape.refresh)
         else:
             method = self._moving_in_gaps(samples, reveal, L, rules)
         examples = self.shape.padded([sample.example for sample in samples], _given(L).example)
         return method.sample(self.model, examples, L, first.steps, keys)
+
+    def _given_tokens(self, samples: Sequence[Sample], L: int) -> Int[Tensor, "B L"]:
+        tokens = torch.zeros(self.shape.rows, L, dtype=torch.long)
+        for row, sample in enumerate(samples):
+            for span, mine in zip(sample.spans, sample.forced or (), strict=True):
+                tokens[row, span.start : span.stop] = torch.from_numpy(mine)
+        return tokens.to(self.model.device)
 
     def _moving(self, settings: Settings, prompts: Sequence[Prompt], L: int, rules: tuple[Restriction, ...]) -> DDOT:
         """Slots find their places in any blank; [pad]s decide how many words there are."""
@@ -435,7 +504,8 @@ def _same_sample(sample: Sample) -> Hashable:
     """Equal for samples whose tokens are the same: nothing is drawn at temperature 0 with fixed slots."""
     if not sample.fixed or sample.window.settings.temperature > 0:
         return id(sample)
-    return _same_prompt(sample.window), tuple(sample.lengths or ()), tuple(sample.window.blanks), sample.steps
+    lengths, blanks = tuple(sample.lengths or ()), tuple(sample.window.blanks)
+    return _same_prompt(sample.window), lengths, blanks, sample.steps, sample.banned
 
 
 def _hurried(window: Window, start: float, a_pass: float) -> Window:

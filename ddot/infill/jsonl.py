@@ -1,25 +1,36 @@
-"""Files of texts: JSON lines in, JSON lines out, in the same order. A run that was stopped can be resumed.
+"""Texts from files and streams: JSON lines in, JSON lines out, in the same order. A file that was begun is resumed.
 
-Input: {"id", "text"} or {"id", "free"}, and any `Settings` of its own.
-Output: {"id", "text", "fills", "score", "steps", "seed", "seconds"}, with the settings and the model that are not the
-default ones, or {"id", "error"} for a bad line.
+Input: {"id", "text"} or {"id", "free"}, with `fills` to lock and any `Settings` of its own; `custom_id` is read as id.
+Output: the other fields of the input line and {"id", "text", "fills", "score", "steps", "seed", "seconds"}, with the
+settings and the model that are not the default ones, or {"id", "error"} for a bad line.
 """
 
+import errno
+import io
 import json
 import os
+import stat
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, fields
 from itertools import islice, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
-from ddot.infill.answers import Answers, Request
+from ddot.files import UNPACKING, is_packed, opened, pack_file, write_all, writing
+from ddot.infill.answers import Answers, Infill, Request
 from ddot.infill.model import EMBEDDED_NAME, Model
 from ddot.infill.settings import Settings
 from ddot.interrupts import interruptions
 
+STREAM = Path("-")  # stdin or stdout
+_LONGEST = 1 << 26  # bytes of a line
+NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
+_OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
+_OURS |= {each.name for each in fields(Settings)}
 
 
 @dataclass(frozen=True)
@@ -32,35 +43,72 @@ class Summary:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of input: its id (its number if it has none), and the request it makes or what is wrong with it."""
+    """A line of input: its id (its number if it has none), the request it makes or what is wrong with it, the rest."""
 
     id: Any
     request: Request | None = None
     error: str = ""
+    carried: dict[str, Any] = field(default_factory=dict)
 
 
-def read_line(model: Model, number: int, line: bytes, settings: Settings) -> Line:
-    """The request of an input line; `settings` are those it does not give itself."""
-    known: Any = number
+def read_line(number: int, line: bytes, settings: Settings) -> Line:
+    """The request of a line of JSON; `settings` are those it does not give itself."""
     try:
-        try:
-            asked = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"line {number} is not JSON ({error}); {_WANTED}") from None
-        if not isinstance(asked, dict):
-            raise ValueError(f"line {number} is a {type(asked).__name__}; {_WANTED}")
-        known = asked.get("id", number)
-        given = [name for name in ("text", "free") if name in asked]
-        if len(given) != 1 or not isinstance(asked[given[0]], str):
-            has = ", ".join(asked) or "nothing"
-            raise ValueError(f'line {number} needs either "text" or "free", a string; it has {has}')
-        return Line(known, model.request(asked[given[0]], settings.updated(asked), free=given[0] == "free"))
+        return read_object(number, json.loads(_decoded(number, line)), settings)
+    except json.JSONDecodeError as error:
+        return Line(number, error=f"line {number} is not JSON ({error}); {_WANTED}")
+    except RecursionError:
+        return Line(number, error=f"line {number} is nested too deeply; {_WANTED}")
     except ValueError as error:
-        return Line(known, error=str(error))
+        return Line(number, error=f"line {number}: {error}; {_WANTED}")
 
 
-def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
-    """The output for each line, in order."""
+def read_object(number: int, asked: Any, settings: Settings) -> Line:
+    """The request of a JSON object, or of a row of a table."""
+    if not isinstance(asked, dict):
+        return Line(number, error=f"line {number} is {json.dumps(asked)[:40]}; {_WANTED}")
+    known = asked.get("id", asked.get("custom_id", number))
+    carried = {name: value for name, value in asked.items() if name not in _OURS}
+    try:
+        given = [name for name in ("text", "free") if asked.get(name) is not None]
+        if len(given) != 1 or not isinstance(asked[given[0]], str):
+            has = ", ".join(map(str, asked)) or "nothing"
+            raise ValueError(f'line {number} needs either "text" or "free", a string; it has {has}')
+        request = Model.request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
+        return Line(known, request, carried=carried)
+    except ValueError as error:
+        return Line(known, error=str(error), carried=carried)
+
+
+def read_text(number: int, line: bytes, settings: Settings, free: bool = False) -> Line:
+    """The request of a line that is a text itself."""
+    try:
+        text = _decoded(number, line.removesuffix(b"\n"))
+        if free and "___" in text:
+            raise ValueError("there is a blank, but --free text goes where it fits; leave out ___ or --free")
+        return Line(number, Model.request(text, settings, free))
+    except ValueError as error:
+        return Line(number, error=f"line {number}: {error}")
+
+
+def _decoded(number: int, line: bytes) -> str:
+    """A line as text."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8, from byte {error.start + 1} on; convert the text first") from None
+
+
+def lines_of(readline: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The lines of a file; one without end is refused before it fills the memory."""
+    for number, line in enumerate(iter(lambda: readline(_LONGEST), b""), 1):
+        if len(line) == _LONGEST:
+            raise ValueError(f"line {number} has more than {_LONGEST >> 20} MB; wanted a text a line")
+        yield line
+
+
+def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, Answers | None]]:
+    """Each line, in order, with its answers; None where there is nothing to answer."""
     waiting: deque[Line] = deque()
 
     def requests() -> Iterator[Request]:
@@ -69,145 +117,273 @@ def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[dict[str, Any]
             if line.request is not None:
                 yield line.request
 
-    def failed() -> Iterator[dict[str, Any]]:
+    def failed() -> Iterator[tuple[Line, None]]:
         while waiting and waiting[0].request is None:
-            bad = waiting.popleft()
-            yield {"id": bad.id, "error": bad.error}
+            yield waiting.popleft(), None
 
     for found in model.answers(requests()):
         yield from failed()
-        line = waiting.popleft()
-        assert line.request is not None
-        yield {"id": line.id, **_output(model, found, line.request.settings)}
+        yield waiting.popleft(), found
     yield from failed()
 
 
-def _output(model: Model, found: Answers, settings: Settings) -> dict[str, Any]:
-    first, *others = (asdict(each.infill) for each in found.best)
+def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, Any]:
+    """The output for a line."""
+    if found is None or line.request is None:
+        return {"id": line.id, **line.carried, "error": line.error}
+    settings = line.request.settings
+    if not found.best:
+        return {"id": line.id, **line.carried, "error": NO_ANSWER}
+    first, *others = (said(each.infill) for each in found.best)
     more = {"alternatives": others} if settings.n > 1 else {}
     about = {"steps": settings.steps, "seed": settings.seed, "seconds": round(found.seconds, 3)}
-    return {**first, **more, **about, **_unusual(model, settings)}
+    return {"id": line.id, **line.carried, **first, **more, **about, **_unusual(model_name, settings)}
 
 
-def _unusual(model: Model, settings: Settings) -> dict[str, Any]:
+def said(infill: Infill) -> dict[str, Any]:
+    """What an output line says of an infill."""
+    return {"text": infill.text, "fills": infill.fills, "score": infill.score}
+
+
+def as_line(output: dict[str, Any]) -> bytes:
+    return json.dumps(output, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+
+
+def _unusual(model_name: str, settings: Settings) -> dict[str, Any]:
     """The settings, and the model, of an answer that are not the default ones."""
-    names = ("temperature", "top_p", "terminal")
+    names = ("temperature", "top_p", "terminal", "avoid")
     usual = {name: getattr(Settings(), name) for name in names} | {"model": EMBEDDED_NAME}
-    used = {name: getattr(settings, name) for name in names} | {"model": model.name}
+    used = {name: getattr(settings, name) for name in names} | {"model": model_name}
     return {name: used[name] for name, value in usual.items() if used[name] != value}
 
 
 @dataclass(frozen=True)
 class Share:
-    """The lines of a file that are filled by one of several processes: every `world`-th, from line `rank` on."""
+    """The lines of a source that are filled by one of several processes: every `world`-th, from line `rank` on."""
 
     source: Path
     rank: int = 0
     world: int = 1
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """(number from 1, line) of those that are not empty."""
-        with open(self.source, "rb") as lines:
-            filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-            yield from islice(filled, self.rank, None, self.world)
+        """(number from 1, line) of those that are not empty. A stream can be read once."""
+        try:
+            with ExitStack() as stack:
+                file = sys.stdin.buffer if self.source == STREAM else stack.enter_context(opened(self.source))
+                some = ((number, line) for number, line in enumerate(lines_of(file.readline), 1) if line.strip())
+                yield from islice(some, self.rank, None, self.world)
+        except UNPACKING as error:
+            raise ValueError(f"{self.source} does not unpack ({error}); fetch it again") from None
+
+    @property
+    def is_stream(self) -> bool:
+        return self.source == STREAM or not self.source.is_file()
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
+class Job:
+    """A source to fill and where the output goes, checked: mistakes are told before a model is loaded.
+
+    A packed output (.gz, .xz) is written plain, under another name, and packed when all of it is there.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        output: Path,
+        settings: Settings | None = None,
+        model_name: str = EMBEDDED_NAME,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        self.share, self.output, self.settings = Share(source, rank, world), output, settings or Settings()
+        self.model_name, self.rank, self.world = model_name, rank, world
+        self.streams_out = output == STREAM or (output.exists() and not output.is_file())
+        _check_files(self.share, output, self.streams_out)
+        self._pipe = _reached(output) if self.streams_out and output != STREAM else None
+        self.part = self._part(rank)
+        self.lines: Iterator[tuple[int, bytes]] = iter(self.share)
+        self.before = self.errors = 0
+        if self.streams_out:
+            return
+        with self._unpacked():
+            if self.part.exists():
+                self._skip_finished()
+
+    @contextmanager
+    def _unpacked(self) -> Iterator[None]:
+        """A packed output that is whole, unpacked to be compared and added to; a refused one is left as it was."""
+        if self.part == self.output or self.world > 1 or self.part.exists() or not self.output.exists():
+            yield
+            return
+        try:
+            with opened(self.output) as packed, writing(self.part), open(self.part, "wb") as plain:
+                plain.writelines(packed)
+            yield
+        except UNPACKING:
+            self.part.unlink()
+            raise ValueError(f"{self.output} exists and does not unpack; choose another --output") from None
+        except ValueError:
+            self.part.unlink(missing_ok=True)
+            raise
+
+    def _part(self, rank: int) -> Path:
+        """The file one process writes."""
+        if self.world > 1:
+            return self.output.with_name(f"{self.output.name}.part-{rank}-of-{self.world}")
+        return self.output.with_name(f"{self.output.name}.part") if is_packed(self.output) else self.output
+
+    def _sink(self) -> io.RawIOBase:
+        """Unbuffered: a line is in the file, or at the reader, as soon as it is there."""
+        if self.output == STREAM:
+            sys.stdout.flush()
+            return open(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+        return open(self.part if self._pipe is None else self._pipe, "ab" if self._pipe is None else "wb", buffering=0)
+
+    def run(self, model: Model, each: Callable[[int], None] = lambda done: None) -> Summary:
+        """Fill the lines that are left. `each` is called with the number of lines done.
+
+        After an interruption the lines at work are finished; while a stream is waited for it takes effect at once.
+        """
+        done, errors = self.before, self.errors
+        each(done)
+        notice = "" if self.world > 1 else "ddot: finishing the lines at work; press Ctrl-C again to drop them\n"
+        with nullcontext(bool) if self.share.is_stream else interruptions(self.world > 1, notice) as interrupted:
+            lines = takewhile(lambda _: not interrupted(), self.lines)
+            with writing(self.output):
+                sink = self._sink()
+            with sink:
+                for line, found in answer_lines(model, (read_line(*line, self.settings) for line in lines)):
+                    with writing(self.output):
+                        write_all(sink, as_line(output_of(self.model_name, line, found)))
+                    errors += found is None or not found.best
+                    done += 1
+                    each(done)
+            return Summary(done, errors, self.before, interrupted())
+
+    def finish(self) -> None:
+        """Put the parts together, in turn line by line, once all are complete."""
+        parts = [self._part(rank) for rank in range(self.world)]
+        if parts == [self.output] or self.streams_out:
+            return
+        with ExitStack() as stack:
+            files = [stack.enter_context(open(part, "rb")) for part in parts]
+            pack_file(self.output, (line for row in zip_longest(*files) for line in row if line is not None))
+        for part in parts:
+            part.unlink()
+
+    def _skip_finished(self) -> None:
+        """Go past the lines that are done. A last line that was cut off is removed.
+
+        A file that is not an output for this source is refused and left untouched.
+        """
+        name, output = self.share.source.name, self.output
+        foreign = ValueError(f"{output} exists and is not an output for {name}; choose another --output")
+        whole = 0
+        with open(self.part, "rb") as finished:
+            for line in finished:
+                if not line.endswith(b"\n"):
+                    if not line.startswith(b'{"id": '[: len(line)]):
+                        raise foreign
+                    break
+                asked = next(self.lines, None)
+                if asked is None:
+                    raise ValueError(f"{output} has more lines than {name}; choose another --output")
+                found = _parsed(line)
+                if "id" not in found or not ("text" in found or "error" in found):
+                    raise foreign
+                if other := self._difference(found, read_line(*asked, self.settings)):
+                    raise ValueError(
+                        f"{output} was made from other lines or settings: line {self.before + 1} has another {other}; "
+                        "choose another --output"
+                    )
+                whole, self.before, self.errors = whole + len(line), self.before + 1, self.errors + ("error" in found)
+        os.truncate(self.part, whole)
+
+    def _difference(self, found: dict[str, Any], line: Line) -> str | None:
+        """What shows that an output line does not answer this input line; None if nothing does."""
+        for name, value in {"id": line.id, **line.carried}.items():
+            if json.dumps(found.get(name)) != json.dumps(value):
+                return name
+        if line.request is None:
+            return None if "error" in found else "text"
+        if "error" in found:
+            return "text"
+        settings, request = line.request.settings, line.request
+        wanted = {"seed": settings.seed, "steps": settings.steps, **_unusual(self.model_name, settings)}
+        for name in ("seed", "steps", "temperature", "top_p", "terminal", "avoid", "model"):
+            if json.dumps(found.get(name)) != json.dumps(wanted.get(name)):
+                return name
+        if ("alternatives" in found) != (settings.n != 1):
+            return "n"
+        try:
+            same_text = request.whole.text(found["fills"]) == found["text"]
+            kept = all(kept in (None, fill) for kept, fill in zip(request.locked, found["fills"], strict=True))
+        except (ValueError, TypeError, KeyError):
+            return "text"
+        return "text" if not same_text else None if kept else "fills"
+
+
 def fill_file(
     model: Model,
-    source: Path,
-    output: Path,
+    source: Path | str,
+    output: Path | str,
     settings: Settings | None = None,
     each: Callable[[int], None] = lambda done: None,
-    rank: int = 0,
-    world: int = 1,
 ) -> Summary:
-    """Fill every line of `source` (or this process's share) and append it to `output`, skipping lines already there.
-
-    `each` is called with the number of lines done. After an interruption the lines at work are finished.
-    """
-    settings = settings or Settings()
-    _check_files(source, output)
-    share = Share(source, rank, world)
-    before, errors = _finished(model, share, output, settings)
-    done = before
-    each(done)
-    notice = "" if world > 1 else "ddot: finishing the lines at work; press Ctrl-C again to drop them\n"
-    with interruptions(hold_back_all=world > 1, notice=notice) as interrupted, open(output, "ab") as sink:
-        lines = takewhile(lambda _: not interrupted(), islice(share, before, None))
-        for result in answer_lines(model, (read_line(model, *line, settings) for line in lines)):
-            sink.write(json.dumps(result, ensure_ascii=False).encode(errors="backslashreplace") + b"\n")
-            sink.flush()
-            errors += "error" in result
-            done += 1
-            each(done)
-        return Summary(done, errors, before, interrupted())
+    """Fill every line of `source` and append it to `output`, skipping lines already there. "-": stdin, stdout."""
+    job = Job(Path(source), Path(output), settings, model.name)
+    summary = job.run(model, each)
+    if not summary.interrupted:
+        job.finish()
+    return summary
 
 
-def _check_files(source: Path, output: Path) -> None:
-    if not source.is_file():
-        raise FileNotFoundError(f'no file at {source}; wanted JSON lines with "text"')
-    with open(source, "rb") as file:
-        if b"\0" in file.read(1 << 16):
+def _check_files(share: Share, output: Path, streams_out: bool) -> None:
+    source = share.source
+    if source == STREAM and sys.stdin is None:
+        raise ValueError("stdin is closed; wanted JSON lines there, or a file as --input")
+    if source != STREAM and (source.is_dir() or not source.exists()):
+        wrong = f"{source} is a folder" if source.is_dir() else f"no file at {source}"
+        raise FileNotFoundError(f'{wrong}; wanted a file of JSON lines with "text"')
+    if share.world > 1 and (share.is_stream or streams_out):
+        raise ValueError("several processes can share a file only, not a stream; give --input and --output a file")
+    if not share.is_stream:
+        if b"\0" in next(iter(share), (0, b""))[1]:
             raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
-    if output.exists() and output.samefile(source):
-        raise ValueError(f"{output} is the input itself; choose another --output")
+        if output.exists() and output.samefile(source):
+            raise ValueError(f"{output} is the input itself; choose another --output")
+    elif source != STREAM and _is_device(source):
+        raise ValueError(f"{source} is a device; wanted a file of JSON lines, a pipe, or - for stdin")
+    if output == STREAM:
+        return
     if output.is_dir() or not output.parent.is_dir():
         wrong = f"{output} is a folder" if output.is_dir() else f"there is no folder {output.parent}"
         raise FileNotFoundError(f"{wrong}; --output must be a file in a folder that exists")
+    place = output if output.exists() else output.parent
+    if not os.access(place, os.W_OK):
+        raise ValueError(f"{place} may not be written to; choose another --output, or change its permissions")
 
 
-def _finished(model: Model, share: Share, output: Path, settings: Settings) -> tuple[int, int]:
-    """(lines done, errors among them) of an output that was begun. A last line that was cut off is removed.
-
-    A file that is not such an output is refused and left untouched.
-    """
-    if not output.exists():
-        return 0, 0
-    whole = done = errors = 0
-    foreign = ValueError(f"{output} exists and is not an output for {share.source.name}; choose another --output")
-    with open(output, "rb") as lines:
-        for (number, asked), line in zip(share, lines, strict=False):
-            if not line.endswith(b"\n"):
-                if not line.startswith(b'{"id": '[: len(line)]):
-                    raise foreign
-                break
-            found = _parsed(line)
-            if "id" not in found or not ("text" in found or "error" in found):
-                raise foreign
-            if other := _difference(model, found, {"id": number, **_parsed(asked)}, settings):
-                raise ValueError(
-                    f"{output} was made from other lines or settings: line {done + 1} has another {other}; "
-                    "choose another --output"
-                )
-            whole, done, errors = whole + len(line), done + 1, errors + ("error" in found)
-        if b"\n" in lines.read():
-            raise ValueError(f"{output} has more lines than {share.source.name}; choose another --output")
-    os.truncate(output, whole)
-    return done, errors
+def _is_device(path: Path) -> bool:
+    """Whether a path is a disk, or a device without end such as /dev/zero."""
+    mode = path.stat().st_mode
+    return stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and str(path) in ("/dev/zero", "/dev/full", "/dev/urandom"))
 
 
-def _difference(model: Model, found: dict[str, Any], asked: dict[str, Any], settings: Settings) -> str | None:
-    """What shows that an output line does not answer this input line; None if nothing does."""
-    if json.dumps(found["id"]) != json.dumps(asked["id"]):
-        return "id"
-    if "error" in found:
-        return None
+def _reached(output: Path) -> int:
+    """A pipe or a device opened for writing. One that nobody reads is refused, not waited for."""
+    if stat.S_ISBLK(output.stat().st_mode):
+        raise ValueError(f"{output} is a disk; --output must be a file, a pipe, or - for stdout")
     try:
-        settings = settings.updated(asked)
-        template = model.template(str(asked.get("text", asked.get("free"))), "free" in asked)
-        same_text = template.text(found["fills"]) == found["text"]
-    except (ValueError, TypeError, KeyError):
-        same_text = False
-    wanted = {"seed": settings.seed, "steps": settings.steps, **_unusual(model, settings)}
-    for name in ("seed", "steps", "temperature", "top_p", "terminal", "model"):
-        if found.get(name) != wanted.get(name):
-            return name
-    if ("alternatives" in found) != (settings.n != 1):
-        return "n"
-    return None if same_text else "text"
+        pipe = os.open(output, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        why = "nobody reads it; start its reader first" if error.errno == errno.ENXIO else error.strerror
+        raise ValueError(f"cannot write to {output}: {why}") from None
+    os.set_blocking(pipe, True)
+    return pipe
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
@@ -217,25 +393,3 @@ def _parsed(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):  # no JSON, no UTF-8, numbers of thousands of digits
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def part_of(output: Path, rank: int, world: int) -> Path:
-    """The file one of several processes writes."""
-    return output if world == 1 else output.with_name(f"{output.name}.part-{rank}-of-{world}")
-
-
-def merge(output: Path, world: int) -> None:
-    """Join the parts of several processes, line by line in turn, into one file, and remove them."""
-    parts = [part_of(output, rank, world) for rank in range(world)]
-    draft = output.with_name(f"{output.name}.unfinished")
-    files = [open(part, "rb") for part in parts]  # noqa: SIM115
-    try:
-        with open(draft, "wb") as sink:
-            for row in zip_longest(*files):
-                sink.writelines(line for line in row if line is not None)
-    finally:
-        for file in files:
-            file.close()
-    os.replace(draft, output)
-    for part in parts:
-        part.unlink()

@@ -5,8 +5,10 @@ predicts; `word_rules` keeps the bounds of fills. A CPU fills texts one by one, 
 together. An answer is the same alone and among others.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, Unpack, overload
 
@@ -16,6 +18,7 @@ from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill import answers
 from ddot.infill.answers import Answers, Attempt, Infill, Request
+from ddot.infill.candidates import Candidate, candidates
 from ddot.infill.engine import ALONE, GPU, Engine, Shape, Step, Steps, Window
 from ddot.infill.frames import Frame, frame_of
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
@@ -25,7 +28,7 @@ from ddot.infill.template import free as words_in_order
 from ddot.infill.view import SLOTS, view, window
 from ddot.network.denoiser import Denoiser, compile_blocks
 from ddot.network.devices import device_of
-from ddot.network.embedded import find, is_compressed
+from ddot.network.embedded import find, is_compressed, is_untrained
 from ddot.network.folder import load_model
 from ddot.network.int8 import available
 
@@ -79,8 +82,8 @@ class Model:
         requests = [self.request(each, Settings(**settings), free) for each in text]
         return [[each.infill for each in found.best] for found in self.answers(requests)]
 
+    @staticmethod
     def request(
-        self,
         text: str | Template,
         settings: Settings | None = None,
         free: bool = False,
@@ -88,11 +91,11 @@ class Model:
         seconds: float | None = None,
     ) -> Request:
         """A text to fill, checked: mistakes raise a ValueError here, before any work is done."""
-        if isinstance(fills, str):
-            raise ValueError(f"fills is the string {short(fills)}; wanted a list with a string or None for each blank")
-        template = self.template(text, free)
+        if fills is not None and not isinstance(fills, list | tuple):
+            raise ValueError(f"fills is {short(fills)}; wanted a list with a string or None for each blank")
+        template = Model.template(text, free)
         locked = (None,) * len(template.blanks) if fills is None else tuple(fills)
-        return Request(lock(template, locked), locked, settings or Settings(), not free, seconds)
+        return Request(lock(template, locked), template, locked, settings or Settings(), not free, seconds)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answers]:
         """The answers to many requests, in order, with a bounded number of them at work at any time."""
@@ -103,17 +106,18 @@ class Model:
         (found,) = yield from inside(self._computing, answers.answers([request], self.engine))
         return found
 
-    def template(self, text: str | Template, free: bool = False) -> Template:
+    @staticmethod
+    def template(text: str | Template, free: bool = False) -> Template:
         """How a text is read: literals and blanks."""
         if isinstance(text, Template):
             return text
+        if not isinstance(text, str):
+            raise ValueError(f"text is {short(text)}; wanted a string")
         return words_in_order(text) if free else parse(text)
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
         how = Settings(**{"terminal": "grid", **settings})  # type: ignore[arg-type]
-        if not isinstance(text, str):
-            raise ValueError(f"text is {short(text)}; wanted a string")
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
         if len(window(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):
@@ -138,7 +142,7 @@ class Model:
             yield from self.engine.tokens([watched], chances)
 
         steps: Iterable[Step] = inside(self._computing, sampled())
-        if not self.engine.tells_lengths:  # bounds hold in the last sample, which may be the second
+        if not self.engine.tells_lengths or watched.settings.avoid:  # what was promised holds in the last sample
             steps = list(steps)
             steps = [step for step in steps if step.samples is steps[-1].samples]
         for step in steps:
@@ -147,7 +151,7 @@ class Model:
 
     def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
-        whole_number("rollouts", rollouts, 1)
+        whole_number("rollouts", rollouts, 1, 10_000)
         request = self.request(text, Settings(seed=seed, steps=steps))
         attempts = (Attempt(request, draw) for draw in range(8, rollouts + 8))  # the first may be fixed quantiles
         counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
@@ -156,6 +160,27 @@ class Model:
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
         return [dict(sorted(count.items())) for count in counts]
+
+    def scored(self, text: str, fills: Sequence[str], *, steps: int = 16) -> Infill:
+        """A text with fills of your own, one a blank, scored as `infill` scores its own; `scores` has that of each."""
+        if isinstance(fills, list | tuple) and None in fills:
+            raise ValueError("fills has None; give the fill of every blank")
+        request = self.request(text, Settings(steps=steps))
+        lock(request.template, self.request(text, fills=fills).locked)  # as many as blanks, within their bounds
+        return result_of(inside(self._computing, answers.judged(request, fills, self.engine)))
+
+    def score(self, text: str, fills: Sequence[str], *, steps: int = 16) -> float:
+        """How likely fills of your own are: comparable with the scores of `infill`."""
+        return self.scored(text, fills, steps=steps).score
+
+    def candidates(self, text: str, k: int = 10) -> list[Candidate]:
+        """The k likeliest words for the one blank ___{1} of a text, with their chances."""
+        whole_number("k", k, 1, 1000)
+        request = self.request(text)
+        if [(blank.least, blank.most) for blank in request.template.blanks] != [(1, 1)]:
+            raise ValueError("candidates are words for a text with one blank of one word; write ___{1}, once")
+        seen = Attempt(request, 0).window(self.tokenizer)
+        return result_of(inside(self._computing, candidates(seen, k, self.engine)))
 
     def _in_order(self, items: Iterable[T], work: Callable[[list[T]], Steps[list[R]]]) -> Iterator[R]:
         """The results of items: one at a time on each thread of a CPU, or a chunk at a time on a GPU."""
@@ -194,13 +219,18 @@ def load(
     if precision not in ("auto", "int8", "float32"):
         raise ValueError(f"precision is '{precision}'; there are auto, int8 and float32")
     folder = find(model)
-    where = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = device_of(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
     can = where.type == "cpu" and available()
     if precision == "int8" and not can:
         raise ValueError(f"int8 runs on a CPU with oneDNN only, not on {where}; use precision='float32'")
     if compile and where.type != "cuda":
         raise ValueError(f"compiling pays on a GPU only, not on {where}; leave compile out")
     int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
+    if is_untrained(folder):
+        warnings.warn(
+            f"{model} was converted and not trained since: it has not learnt to fill blanks; ddot finetune teaches it",
+            stacklevel=2,
+        )
     denoiser, tokenizer = load_model(folder, int8=int8)
     if compile:
         compile_blocks(denoiser)

@@ -76,11 +76,11 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def on_threads(items: Iterable[T], work: Callable[[T], R], threads: int) -> Iterator[R]:
     """The results of work on items, in order, with a few items at work at any time.
 
-    A single item is worked on in this thread, where Ctrl-C stops it at once.
+    A single item, or each with one thread, is worked on in this thread, where Ctrl-C stops it at once.
     """
     items = iter(items)
-    first = list(islice(items, 2))
-    if len(first) < 2 or threads == 1:
+    first = list(islice(items, 1 if threads == 1 else 2))
+    if len(first) < 2:
         yield from map(work, chain(first, items))
         return
     waiting: deque[Future[R]] = deque()

@@ -103,4 +103,4 @@ def length_chances_of(
 
 def score_of(tokens: Sequence[float], length: float, following: float) -> float:
     """The score of a fill from the log-probabilities of its tokens, its length and the token after it."""
-    return (float(np.mean(tokens)) if len(tokens) else 0.0) + _LENGTH * length + _AFTER * following
+    return float((np.mean(tokens) if len(tokens) else 0.0) + _LENGTH * length + _AFTER * following)

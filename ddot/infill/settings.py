@@ -1,6 +1,6 @@
 """How blanks are filled: the one list of settings, with its checks, for Python, command line, JSON lines and HTTP."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
@@ -19,6 +19,7 @@ class Options(TypedDict, total=False):
     temperature: float
     top_p: float
     terminal: str | None
+    avoid: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Settings:
 
     n: number of alternatives. seed: the same seed gives the same answer. steps: of the reverse process.
     temperature, top_p: how tokens are drawn; at temperature 0 the likeliest is taken. terminal: without one, slots stay
-    where they belong; "grid" or "random" is where they start before they move (DDOT-U, DDOT-R).
+    where they belong; "grid" or "random" is where they start before they move (DDOT-U, DDOT-R). avoid: words or phrases
+    that no fill holds, in small letters or capitals.
     """
 
     n: int = 1
@@ -36,6 +38,7 @@ class Settings:
     temperature: float = 0.0
     top_p: float = 1.0
     terminal: str | None = None
+    avoid: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         whole_number("n", self.n, 1, 100)
@@ -49,8 +52,13 @@ class Settings:
             raise ValueError(f"temperature is {self.temperature}; it must be between 0 (the likeliest) and 10")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
-        if self.terminal is not None and self.terminal not in TERMINALS:
+        if self.terminal is not None and (not isinstance(self.terminal, str) or self.terminal not in TERMINALS):
             raise ValueError(f"terminal is {short(self.terminal)}; there are {', '.join(TERMINALS)}")
+        if not isinstance(self.avoid, list | tuple) or not all(isinstance(word, str) for word in self.avoid):
+            raise ValueError(f"avoid is {short(self.avoid)}; wanted a list of words")
+        if not all(any(map(str.isalnum, word)) for word in self.avoid):
+            raise ValueError(f"avoid is {short(self.avoid)}; each must be a word, or words, of letters or digits")
+        object.__setattr__(self, "avoid", tuple(dict.fromkeys(" ".join(word.split()) for word in self.avoid)))
 
     def updated(self, given: Mapping[str, Any]) -> "Settings":
         """These settings with those in `given`, which may hold other things too; None leaves a setting as it is."""

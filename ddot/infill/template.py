@@ -59,6 +59,15 @@ class Template:
             pieces += [fill, literal]
         return "".join(pieces)
 
+    def spans(self, fills: Sequence[str]) -> list[tuple[int, int]]:
+        """Where each fill begins and ends in the text."""
+        spans, end = [], 0
+        for literal, fill in zip(self.literals, fills, strict=False):
+            start = end + len(literal)
+            end = start + len(fill)
+            spans.append((start, end))
+        return spans
+
 
 def parse(source: str) -> Template:
     """The template a user wrote. Mistakes are reported with the character they stand at, counted from 1."""
@@ -142,6 +151,12 @@ def free(source: str) -> Template:
     return Template(("", words[0], *rest, ""), tuple(Blank(0) for _ in range(len(words) + 1)), apart=True)
 
 
+def avoided(words: Sequence[str]) -> re.Pattern[str]:
+    """Finds these words or phrases, whole and in small letters or capitals; nothing if there are none."""
+    ways = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
+    return re.compile(rf"(?<!\w)(?:{ways})(?!\w)" if ways else "(?!)", re.IGNORECASE)
+
+
 def between(before: str, after: str, most: int | None = None) -> Template:
     """A template of one blank between two texts that are literal, whatever they look like; at most so many words."""
     _check_characters(before)
@@ -155,6 +170,8 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
         raise ValueError(
             f"{len(fills)} fills for {len(template.blanks)} blanks; give one a blank, None to leave it open"
         )
+    if wrong := [fill for fill in fills if not isinstance(fill, str | None)]:
+        raise ValueError(f"a fill is {_short(repr(wrong[0]))[1:-1]}; wanted a string, or None to leave its blank open")
     literals, blanks = [template.literals[0]], []
     for number, (blank, fill) in enumerate(zip(template.blanks, fills, strict=True)):
         literal = template.literals[number + 1]

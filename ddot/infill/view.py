@@ -13,7 +13,7 @@ from ddot.core.gaps import gap_hints
 from ddot.core.records import UNKNOWN, Example, Prompt
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, FIRST_GLUED
-from ddot.infill.spacing import closes, opens
+from ddot.infill.spacing import CLOSERS, closes, opens
 from ddot.infill.template import Blank, Template
 
 SLOTS = 128  # the most the network is given at once
@@ -67,6 +67,13 @@ def _first_rule(before: str, apart: bool) -> int:
     if not before or before[-1].isspace():
         return FIRST_APART
     return FIRST_GLUED if opens(before) and not apart else FIRST_AFTER_WORD
+
+
+def raw_fill(fill: str, first: int) -> str:
+    """A user's own fill as the network would write it, with a space before it unless it is glued to what it follows."""
+    words = " ".join(fill.split())
+    glued = first == FIRST_GLUED or (first == FIRST_AFTER_WORD and fill[:1] in CLOSERS)
+    return words if glued or not words else " " + words
 
 
 @dataclass(frozen=True)

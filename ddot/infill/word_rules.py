@@ -69,6 +69,36 @@ class Fresh:
         return dataclasses.replace(prediction, log_score=prediction.log_score - there[row, :columns])
 
 
+class Avoiding:
+    """A restriction: no token that completes one of these sequences of tokens, in reading order."""
+
+    def __init__(self, sequences: Sequence[Sequence[int]]):
+        self.sequences = sequences
+
+    def __call__(self, state: State, prediction: Prediction) -> Prediction:
+        order = state.z.argsort(dim=-1, stable=True)
+        text, score = state.x.gather(1, order), prediction.log_score.clone()
+        for *before, last in self.sequences:
+            fits = torch.ones_like(text, dtype=torch.bool)
+            for back, token in enumerate(reversed(before), 1):
+                fits &= torch.nn.functional.pad(text, (back, 0), value=-1)[:, : text.shape[1]] == token
+            here = torch.zeros_like(fits).scatter(1, order, fits)[prediction.at]
+            score[here, last] = -torch.inf
+        return dataclasses.replace(prediction, log_score=score)
+
+
+class Forced:
+    """A restriction: at every slot the one token that is given for it."""
+
+    def __init__(self, tokens: Int[Tensor, "B L"]):
+        self.tokens = tokens
+
+    def __call__(self, state: State, prediction: Prediction) -> Prediction:
+        wanted = self.tokens[prediction.at][:, None]
+        score = torch.full_like(prediction.log_score, -torch.inf).scatter_(1, wanted, 0.0)
+        return dataclasses.replace(prediction, log_score=score)
+
+
 class WithinWords(Reveal):
     """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
 

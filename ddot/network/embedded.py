@@ -70,6 +70,12 @@ def is_compressed(folder: Path) -> bool:
     return read_json(folder / "meta.json").get("stored") == "int8"
 
 
+def is_untrained(folder: Path) -> bool:
+    """Whether a model folder is a converted checkpoint as it was."""
+    meta = read_json(folder / "meta.json")
+    return "converted_from" in meta and "recipe" not in meta
+
+
 def find(name: str | Path | None) -> Path:
     """The folder of a model: the embedded one, a folder, or a repository on the hub (owner/name)."""
     if name is None:

@@ -212,10 +212,13 @@ def complete_steps(run: Path) -> list[Path]:
 
 
 def read_json(file: Path) -> Any:
-    """The content of a JSON file."""
+    """The object in a JSON file."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing")
     try:
-        return json.loads(file.read_text())
+        found = json.loads(file.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} is damaged: it holds a {type(found).__name__}, not an object")
+    return found

@@ -20,7 +20,7 @@ from ddot.training.setup import build, open_data
 
 
 def train(run: Run, output: Path, resume: bool = False) -> dict[str, Any]:
-    """Train and save. Returns the last logged figures (nothing in processes other than 0)."""
+    """Train and save. Returns the last logged figures (in process 0), and `interrupted` if it was."""
     with processes(run.training.device) as (rank, world, device):
         check(run, world)
         return _train(run, output, resume, rank, world, device)
@@ -90,14 +90,15 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
         meter.line(step)
         if settings.save_every and saved != step:
             save()
+    ended = {"interrupted": True} if stop else {}
     if rank != 0:
-        return {}
+        return ended
     if checkpoint and first_step == step and not stop:
         print(f"ddot: {output} is already complete at step {step}", file=sys.stderr)
     if stop:
         kept = "the run is saved; resume it with --resume" if settings.save_every else "nothing is saved"
         print(f"ddot: interrupted at step {step}; {kept}", file=sys.stderr)
-    return meter.last
+    return meter.last | ended
 
 
 def check(run: Run, world: int) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from commands import SENTENCES
 
 from ddot.core.absorbing import CleanToken
 from ddot.core.coupling import couple
@@ -10,6 +11,7 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.infill.frames import Frame
 from ddot.infill.model import Model
 from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.folder import save_model
 from ddot.network.llama import LlamaConfig
 
 WORDS = [" Our", " gardener", " paid", " $", "5", " & <two>", " cents", " to", " Zoë", "."]
@@ -58,3 +60,16 @@ def streamed():
     config = DenoiserConfig(trunk=trunk, vocabulary=tokenizer.vocabulary, score=CleanToken(elbo=False), time=True)
     model = Model(Denoiser(config).eval(), tokenizer)
     return list(model.stream("the blue ___ was quiet", steps=3))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """A small model that was never trained."""
+    where = tmp_path_factory.mktemp("model") / "tiny"
+    where.mkdir()
+    torch.manual_seed(0)
+    tokenizer = learn_bpe(SENTENCES, 320)
+    trunk = LlamaConfig(32, 1, 2, 1, 64, tokenizer.vocabulary.rows)
+    config = DenoiserConfig.extended(trunk, tokenizer.vocabulary)
+    save_model(Denoiser(config).state_dict(), config, tokenizer, {"recipe": "none"}, where)
+    return where

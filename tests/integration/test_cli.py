@@ -7,61 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-import torch
-from tiny import ddot as forked
-
-from ddot.data.tokenizer import learn_bpe
-from ddot.network.denoiser import Denoiser, DenoiserConfig
-from ddot.network.folder import save_model
-from ddot.network.llama import LlamaConfig
-
-ROOT = Path(__file__).parents[2]
-SENTENCES = ["The small boat leaves the harbour at dawn.", "My sister sings while she waters the garden.", "It rains."]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A small model that was never trained."""
-    where = tmp_path_factory.mktemp("model") / "tiny"
-    where.mkdir()
-    torch.manual_seed(0)
-    tokenizer = learn_bpe(SENTENCES, 320)
-    trunk = LlamaConfig(32, 1, 2, 1, 64, tokenizer.vocabulary.rows)
-    config = DenoiserConfig.extended(trunk, tokenizer.vocabulary)
-    save_model(Denoiser(config).state_dict(), config, tokenizer, {"recipe": "none"}, where)
-    return where
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int | None
-    stdout: str
-    stderr: str
-
-
-def ddot(*arguments: object, stdin: str = "", cwd: Path = ROOT) -> Done:
-    """What a command says in a process of its own, forked after the imports: they take seconds."""
-    with TemporaryDirectory() as place:
-        found = forked(Path(place), *map(str, arguments), stdin=stdin, cwd=cwd)
-    return Done(found.status, found.printed, found.told)
-
-
-def mistake(capsys, monkeypatch, *arguments: object) -> str:
-    """The sentence a mistake gets, told in this process: status 2, nothing on stdout."""
-    from ddot.cli import run
-
-    monkeypatch.setattr(sys, "argv", ["ddot", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        run()
-    said = capsys.readouterr()
-    assert stopped.value.code == 2, said.err
-    assert said.out == ""
-    return said.err
+from commands import ROOT, SENTENCES, ddot, mistake
 
 
 def test_embedded_model_fills_and_shows_json():

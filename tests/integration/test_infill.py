@@ -289,7 +289,7 @@ def test_shares_of_lengths_of_the_embedded_model(embedded):
         (lambda model: model.infill(["a ___"], fills=["b"]), "give one text"),
         (lambda model: model.infill("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),
         (lambda model: model.request("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),  # before any work
-        (lambda model: model.infill("a ___ b ___", fills="bc"), "fills is the string 'bc'; wanted a list"),
+        (lambda model: model.infill("a ___ b ___", fills="bc"), "fills is 'bc'; wanted a list"),
         (lambda model: model.infill(" ", free=True), "give the words"),
         (lambda model: model.stream("no gap"), "there is no blank"),  # at once, not when the first frame is asked for
         (lambda model: model.stream("long " * 400 + "___"), "can be watched: shorten it"),

@@ -100,7 +100,7 @@ def test_an_interrupted_run_saves_its_last_step(tmp_path, number):
     result = command.result()
     (saved,) = complete_steps(run)
     step = int(saved.name.removeprefix("step-"))
-    assert result.status == 0
+    assert result.status == 130
     assert f"interrupted at step {step}; the run is saved" in result.told
     assert json.loads(result.printed)["step"] == step >= 3
     assert len(_losses(run)) == step

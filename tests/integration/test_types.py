@@ -6,7 +6,7 @@ import pytest
 
 api = pytest.importorskip("mypy.api", reason="types are checked with mypy (extra dev)")
 ROOT = Path(__file__).parents[2]
-CALLS = """
+CALLS = """# mypy: disallow-any-expr
 import ddot
 
 model = ddot.load()
@@ -16,6 +16,14 @@ text: str = one[0].text
 frames: list[ddot.Frame] = list(model.stream("a ___"))
 model.infill("a ___", steps="many")
 model.infill(["a ___"], fills=["b"])
+score: float = model.score("a ___", ["b"])
+spans: list[tuple[int, int]] = one[0].spans
+word, chance = model.candidates("a ___{1}", k=3)[0]
+sure: float = chance
+shares: list[dict[int, float]] = model.lengths("a ___")
+model.infill("a ___", avoid=["b"], temperature=1)
+model.score("a ___", "b", steps=1.5)
+capital: str = word.upper()
 """
 
 
@@ -28,6 +36,6 @@ def test_examples_and_calls_are_typed(tmp_path, monkeypatch):
     found, wrong, _ = api.run(["--follow-imports=silent", *examples, str(calls)])
     assert wrong == ""
     errors = [line.split(":")[0:2] for line in found.splitlines() if ": error:" in line]
-    assert {int(line) for file, line in errors if file.endswith("calls.py")} == {6, 9, 10}
+    assert {int(line) for file, line in errors if file.endswith("calls.py")} == {6, 9, 10, 17}
     assert [file for file, _ in errors if not file.endswith("calls.py")] == []
     assert (ROOT / "ddot" / "py.typed").is_file()

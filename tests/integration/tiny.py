@@ -47,11 +47,11 @@ class Command:
         place: Path,
         arguments: list[str],
         largest_file: int | None = None,
-        stdin: str = "",
+        stdin: str | bytes = "",
         cwd: Path | None = None,
     ):
         self.files = place / "stdout.txt", place / "stderr.txt"
-        (place / "stdin.txt").write_text(stdin)
+        (place / "stdin.txt").write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
         files = [str(place / "stdin.txt"), *map(str, self.files)]
         self.process = _server().Process(target=_run, args=(arguments, largest_file, files, cwd and str(cwd)))
         self.process.start()
@@ -59,7 +59,7 @@ class Command:
     def result(self, timeout: float = 300) -> Finished:
         self.process.join(timeout)
         assert self.process.exitcode is not None, "the command did not end: " + self.files[1].read_text()
-        return Finished(self.process.exitcode, *(file.read_text() for file in self.files))
+        return Finished(self.process.exitcode, *(file.read_bytes().decode() for file in self.files))
 
 
 def ddot(place: Path, *arguments: str, **more) -> Finished:

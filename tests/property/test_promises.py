@@ -1,11 +1,18 @@
 """The promise to users, for thousands of random templates and networks that know nothing.
 
 Everything outside blanks comes back verbatim and in order, text appears only at blanks, bounds in words hold: for any
-weights, any seed, any way of sampling. Networks with random weights say the oddest things, so they are the best test.
+weights, any seed, any way of sampling, and every way in and out: JSON lines, and the command at a real terminal.
+Networks with random weights say the oddest things, so they are the best test.
 """
 
+import json
 import math
 import os
+import pty
+import re
+import subprocess
+import sys
+import termios
 from dataclasses import dataclass
 
 import jaxtyping
@@ -15,10 +22,13 @@ import torch
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.rng import generator
 from ddot.data.tokenizer import learn_bpe
+from ddot.infill.jsonl import as_line, output_of, read_line
 from ddot.infill.model import Model
+from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, Template, write
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
+from ddot.network.folder import save_model
 from ddot.network.llama import LlamaConfig
 
 SENTENCES = [
@@ -206,6 +216,21 @@ def broken_promises(case, found):
                 yield f"a fill that is no plain text: {fill!r}"
 
 
+def answered(model, case):
+    """The answers to a case that came as a line of JSON, checked against the line they are written as."""
+    asked = {**case.settings, "id": "7", "free" if case.settings.get("free") else "text": case.source}
+    line = read_line(1, as_line({name: value for name, value in asked.items() if value is not True}), Settings())
+    assert line.request is not None, line.error
+    (found,) = model.answers([line.request])
+    first, *others = (each.infill for each in found.best)
+    written = json.loads(as_line(output_of(model.name, line, found)))
+    for told, each in zip([written, *written.get("alternatives", [])], [first, *others], strict=True):
+        assert (told["text"], told["fills"], told["score"]) == (each.text, each.fills, each.score)
+        assert [each.text[start:end] for start, end in each.spans] == each.fills
+        assert len(each.scores) == len(each.fills)
+    return [first, *others]
+
+
 PARTS = 2  # of each network's templates, so that workers share them evenly
 
 
@@ -222,7 +247,77 @@ def test_promises_are_kept(number, part):
             # Shapes and types are checked in some; in all it would take three times as long.
             jaxtyping.config.update("jaxtyping_disable", checked or turn % 50 > 0)
             case = random_case(rng)
-            broken += [(case, wrong) for wrong in broken_promises(case, model.infill(case.source, **case.settings))]
+            broken += [(case, wrong) for wrong in broken_promises(case, answered(model, case))]
     finally:
         jaxtyping.config.update("jaxtyping_disable", checked)
     assert not broken, f"{len(broken)} broken promises, the first: {broken[0]}"
+
+
+def at_terminal(arguments, stdin=b""):
+    """What the `ddot` command writes to a real terminal, byte by byte."""
+    terminal, process_end = pty.openpty()
+    attributes = termios.tcgetattr(process_end)
+    attributes[1] &= ~termios.OPOST  # a terminal puts a carriage return before each new line; this one shows them all
+    termios.tcsetattr(process_end, termios.TCSANOW, attributes)
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40"}
+    command = [sys.executable, "-m", "ddot", "infill", "--steps", "1", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=process_end, env=environment) as process:
+        os.close(process_end)
+        process.stdin.write(stdin)
+        process.stdin.close()
+        shown = b""
+        while part := _read(terminal):
+            shown += part
+    os.close(terminal)
+    assert process.returncode == 0
+    return shown.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # how Linux says that nobody writes any more
+        return b""
+
+
+def strange_templates(rng, count, without):
+    """Templates that a command can be given: no such characters, no words in order."""
+    found = []
+    while len(found) < count:
+        case = random_case(rng)
+        if not case.settings.get("free") and not set(without) & set(case.source) and case.source.strip():
+            found.append(case)
+    return found
+
+
+def expected(template):
+    """A pattern of the filled text, with a group for each fill, which is green unless it is empty."""
+    green = "\x1b\\[1;32m([^\x1b]+)\x1b\\[0m"
+    fills = ["()" if blank.most == 0 else green if blank.least else f"(?:{green})?" for blank in template.blanks]
+    pieces = [part for pair in zip(map(re.escape, template.literals), [*fills, ""], strict=True) for part in pair]
+    return "".join(pieces)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["arguments", "stdin"])
+def test_the_terminal_shows_every_character(way, tmp_path):
+    """Between literals, character for character, stand fills of as many words as are asked for, in colour."""
+    denoiser = network(2).denoiser
+    save_model(denoiser.state_dict(), denoiser.config, TOKENIZER, {}, tmp_path)
+    count = round(250 * SHARE)
+    cases = strange_templates(generator(len(way)), count, "\0" if way == "arguments" else "\n\ufeff")
+    control = Template(("\t\r\a", "\v\f\b \x7f\x1b[31m", "  \t"), (Blank(), Blank(1, 2)))
+    cases.append(Case(write(control), control, {}))
+    sources = [case.source for case in cases]
+    model = ["--model", str(tmp_path)]
+    if way == "arguments":
+        shown = at_terminal([*model, "--", *sources])
+    else:
+        shown = at_terminal(model, "".join(source + "\n" for source in sources).encode())
+    for case in cases:
+        match = re.match(expected(case.template) + "\n", shown)
+        assert match, (case.source, shown[:200])
+        fills = [each or "" for each in match.groups()]
+        assert all(map(Blank.holds, case.template.blanks, fills)), (case, fills, shown[:200])
+        shown = shown[match.end() :]
+    assert shown == ""

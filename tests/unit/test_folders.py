@@ -149,7 +149,7 @@ DAMAGE = {
         lambda f: (f / "config.json").write_text('{"model_type": "llama"}'),
         "config.json names 'None'; this version knows",
     ),
-    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "config.json does not describe a"),
+    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "a list, not an object"),
     "config with a field too many": (
         lambda f: (f / "config.json").write_text('{"is": "Vocabulary", "base": 3, "extra": 1}'),
         "config.json does not fit this version",

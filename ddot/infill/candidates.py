@@ -1,0 +1,81 @@
+"""Words for a blank of one word, with their chances: those of one token, and the best of several."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ddot.core import absorbing, gap_lengths
+from ddot.core.records import State, to_device
+from ddot.infill.alphabet import LATER
+from ddot.infill.engine import Engine, Step, Steps, Window
+from ddot.infill.lengths import conditioned
+from ddot.infill.view import lay_out
+from ddot.methods.fixed_length import FixedLength
+
+_COUNTED = 4  # rules for slots whose words are counted come after so many (`Alphabet.allowed`)
+_MOST_TOKENS = 2
+
+
+class Candidate(NamedTuple):
+    """A word, and the chance that it is the one that is missing."""
+
+    word: str
+    chance: float
+
+
+def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
+    """The k likeliest words for the one blank of a window; those of two tokens begin with one of the k likeliest."""
+    (chances,) = yield from engine.length_chances([window])
+    of_length = _length_chances(window, chances, engine)
+    found: dict[str, float] = {}
+    for length, likely in of_length.items():
+        beams: list[tuple[tuple[int, ...], float]] = [((), likely)]
+        for place in range(length):
+            longer = []
+            for tokens, chance in beams:
+                after = _next_chances(window, length, tokens, engine)
+                yield Step()
+                best = after.topk(min(k, len(after)))
+                longer += [
+                    ((*tokens, token), chance * p)
+                    for p, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                    if p > 0
+                ]
+            beams = sorted(longer, key=lambda beam: -beam[1])[: k if place + 1 < length else None]
+        for tokens, chance in beams:
+            word = engine.alphabet.spell(np.array(tokens)).strip()
+            found[word] = found.get(word, 0.0) + chance
+    ranked = sorted(found.items(), key=lambda each: -each[1])
+    return [Candidate(word, chance) for word, chance in ranked[:k]]
+
+
+def _length_chances(window: Window, chances: Float[Tensor, "n classes"] | None, engine: Engine) -> dict[int, float]:
+    """The chances that the word has one token, two, …; one, if the network plans no lengths."""
+    if chances is None:
+        return {1: 1.0}
+    fitting = conditioned(window.view, window.blanks, engine.planner.weighed(chances), engine.planner)
+    lengths = gap_lengths.length_class(torch.arange(1, _MOST_TOKENS + 1))
+    likely = fitting[window.view.after[0]][lengths].tolist()
+    return {length: chance / sum(likely) for length, chance in enumerate(likely, 1) if chance > 0}
+
+
+def _next_chances(window: Window, length: int, tokens: Sequence[int], engine: Engine) -> Float[Tensor, "V"]:
+    """The chances of the next token of a word of so many, among those that may stand there."""
+    prompt, (span,) = lay_out(window.view, window.blanks, [length])
+    width = engine.shape.width(len(prompt) + length)
+    start = FixedLength().start([prompt.example] * engine.shape.rows, width, window.key, engine.model.vocabulary)
+    x = start.x.clone()
+    x[:, span.start : span.start + len(tokens)] = torch.tensor(tokens, dtype=torch.long)
+    t = torch.full_like(start.t, 1 - len(tokens) / length)
+    prediction = engine.model(to_device(State(x, start.z, start.hint, start.gap_length, t), engine.model.device))
+    likely = absorbing.final(prediction.log_score[:1], engine.model.vocabulary.mask)[0].float().cpu()
+    alphabet = engine.alphabet
+    allowed = alphabet.allowed[_COUNTED + (LATER if tokens else span.first)]
+    if tokens:
+        allowed = allowed & torch.from_numpy(alphabet.word)
+    likely = torch.where(allowed[: len(likely)], likely, 0)
+    return likely / likely.sum().clamp(min=1e-30)

@@ -1,0 +1,222 @@
+"""`ddot finetune`: a model on a user's own text, in minutes, on a CPU or a GPU. Part of the text is held out."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from ddot import __version__
+from ddot.core.rng import generator
+from ddot.data.forms import sentences
+from ddot.data.masks import Natural, Telling
+from ddot.data.shards import Corpus, pack
+from ddot.data.sources import read
+from ddot.data.tokenizer import Tokenizer
+from ddot.files import seal, whole_folder, writing
+from ddot.interrupts import interruptions
+from ddot.methods.fixed_length import FixedLength
+from ddot.methods.losses import LOSSES
+from ddot.methods.planning import Planning
+from ddot.network.denoiser import Denoiser
+from ddot.network.devices import device_of
+from ddot.network.folder import (
+    check_sums,
+    check_weights,
+    load_config,
+    load_tensors,
+    model_folder,
+    read_json,
+    save_model,
+)
+from ddot.network.int8 import compress, decompress
+from ddot.training.batches import Batches, EitherCut, ManySentences, Plan, Windows
+from ddot.training.config import Training
+from ddot.training.learner import Learner
+from ddot.training.optimisers import warm_hold_decay
+
+_HELD_OUT = 0.1  # of the text
+_PIECE = 12  # sentences: a longer document is cut into pieces of so many before some are held out
+_LEAST = 200  # sentences that are needed to learn anything
+_PASSES = 8.0  # over the text: more would learn it by heart
+_SMALL = 20_000_000  # weights: a network with fewer is trained whole, of a larger one the upper third of the blocks
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was learnt: nats per missing token of the held-out text, before and after. `tokens`: of the text learnt."""
+
+    nats_before: float
+    nats_after: float
+    steps: int
+    seconds: float
+    tokens: int
+    held_out_tokens: int
+    interrupted: bool
+
+
+def finetune(
+    texts: Sequence[str],
+    output: Path,
+    start: Path,
+    minutes: float = 5.0,
+    device: str = "cpu",
+    seed: int = 0,
+    tell: Callable[[float, dict[str, float]], None] = lambda done, figures: None,
+) -> Result:
+    """Train a copy of the model in `start` on texts and save it in `output`, within about so many minutes in all.
+
+    `tell` is called with the share of training that is over and the figures so far. Ctrl-C ends it early: what was
+    learnt by then is saved.
+    """
+    began = time.perf_counter()
+    if not 0 < minutes <= 7 * 24 * 60:
+        raise ValueError(f"minutes is {minutes}; it must be more than 0, and at most a week")
+    where, folder = device_of(device), model_folder(start)
+    config, tokenizer = load_config(folder), Tokenizer.load(folder)
+    train, dev = held_out(pieces(texts), seed)
+    with whole_folder(output) as draft, TemporaryDirectory() as work:
+        packed = [pack(some, tokenizer, Path(work, name)) for name, some in (("data", train), ("dev", dev))]
+        model = _network(folder)
+        learner = Learner(model, settings(model, where, seed), where, 1)
+        plans = plans_for(model)
+        batches, dev_batches = (
+            Batches([(1.0, Corpus(Path(work, name)))], some, tokenizer, learner.settings.slots, number)
+            for name, some, number in (("data", plans, seed), ("dev", plans[:1], -1))
+        )
+
+        def measured() -> float:
+            return learner.mean_losses(plans[:1], dev_batches)["nats"]
+
+        first = time.perf_counter()
+        before = measured()
+        tell(0.0, {"before": before})
+        now = time.perf_counter()
+        end = began + 60 * minutes - 2.5 * (now - first) - 5  # to measure twice more, and to save
+        start_weights = [weight.detach().clone() for weight in _learning(model)]
+        step, most = 0, max(1.0, _PASSES * packed[0]["tokens"] / learner.settings.slots)
+        with interruptions(notice="ddot: saving what was learnt; press Ctrl-C again to drop it\n") as interrupted:
+            while not interrupted():
+                done = max(step / most, (time.perf_counter() - now) / max(1e-9, end - now))
+                if done >= 1:
+                    break
+                index, slots = batches[step]
+                losses = learner.gradients(plans[index].method, slots, 0.0)
+                learner.update(step, warm_hold_decay(step, done, learner.settings.warmup, learner.settings.decay))
+                step += 1
+                tell(done, dict(zip(LOSSES, losses.tolist(), strict=True)) if index == 0 else {})
+            stopped = interrupted()
+        tokens, kept = (meta["tokens"] for meta in packed)
+        after = measured()
+        with torch.no_grad():  # halfway is often better than the whole way: less is forgotten
+            learnt = [weight.clone() for weight in _learning(model)]
+            torch._foreach_lerp_(list(_learning(model)), start_weights, 0.5)
+            if (halfway := measured()) < after:
+                after = halfway
+            else:
+                torch._foreach_copy_(list(_learning(model)), learnt)
+        result = Result(before, after, step, time.perf_counter() - began, tokens, kept, stopped)
+        with writing(output):
+            save_model(compress(learner.weights()), config, tokenizer, _meta(folder, texts, result), draft)
+            seal(draft)
+    return result
+
+
+def pieces(texts: Sequence[str]) -> list[list[str]]:
+    """The sentences of all texts, in pieces of a few."""
+    found: list[list[str]] = []
+    for text in texts:
+        lines = list(read(text))
+        for document in [" ".join(lines)] if _is_wrapped(lines) else lines:
+            parts = sentences(document)
+            found += [parts[first : first + _PIECE] for first in range(0, len(parts), _PIECE)]
+    count = sum(map(len, found))
+    if count < _LEAST:
+        raise ValueError(f"there are {count} sentences to learn from; give at least {_LEAST}, a few pages")
+    return found
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+    """Whether lines are a running text broken to fit a page, not a document each."""
+    ended = sum(line.rstrip().endswith((".", "!", "?", ":", '"', "”")) for line in lines)
+    return max(map(len, lines)) <= 100 and sum(map(len, lines)) > 45 * len(lines) and ended < len(lines) / 2
+
+
+def held_out(all_pieces: list[list[str]], seed: int) -> tuple[list[list[str]], list[list[str]]]:
+    """(pieces to train on, pieces that are held out)."""
+    order = generator(seed).permutation(len(all_pieces)).tolist()
+    kept = set(order[: max(1, round(_HELD_OUT * len(all_pieces)))])
+    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
+    for number, piece in enumerate(all_pieces):
+        parts[number in kept].append(piece)
+    return parts
+
+
+def plans_for(model: Denoiser) -> tuple[Plan, ...]:
+    """Blanks as people leave them, of told lengths, revealed as this model reveals them; and how long they are."""
+    still = Plan(
+        FixedLength(),
+        Natural(),
+        EitherCut(0.85, ManySentences(0.55), Windows(0.8)),
+        Telling(located=1.0, gap_lengths=1.0),
+        lengths=(64,),
+        unit=Tokenizer.units,
+        full_noise=0.05,
+        least_noise=0.3,
+        left_to_right=0.5 if model.config.order == "left-to-right" else 0.0,
+    )
+    if model.config.planner != "text":
+        return (still,)
+    return still, replace(
+        still, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), left_to_right=0.0, weight=0.1
+    )
+
+
+def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
+    """Small batches: on a CPU there is time for a few hundred."""
+    blocks = model.config.trunk.blocks
+    upper = tuple(f"trunk.blocks.{number}." for number in range(blocks - max(1, blocks // 3), blocks))
+    small = sum(weight.numel() for weight in model.parameters()) < _SMALL
+    return Training(
+        seconds=1.0,
+        slots=512,
+        rate=1e-4,
+        betas=(0.9, 0.98),
+        warmup=10,
+        decay=0.7,
+        average=0.0,
+        only=() if small else upper,
+        device=str(device),
+        seed=seed,
+        dev_batches=16,
+    )
+
+
+def _learning(model: Denoiser) -> Iterator[torch.nn.Parameter]:
+    """The weights that are trained."""
+    return (weight for weight in model.parameters() if weight.requires_grad)
+
+
+def _network(folder: Path) -> Denoiser:
+    model, weights = Denoiser(load_config(folder)), decompress(load_tensors(folder, "model"))
+    check_weights(model, weights, folder)
+    check_sums(folder)
+    model.load_state_dict(weights)
+    return model
+
+
+def _meta(folder: Path, texts: Sequence[str], result: Result) -> dict[str, Any]:
+    before = read_json(folder / "meta.json")
+    return {
+        "recipe": "finetune",
+        "step": result.steps,
+        "seconds": result.seconds,
+        "start": before.get("recipe") or folder.name,
+        "texts": [Path(text).name for text in texts],
+        "figures": {"nats_before": result.nats_before, "nats_after": result.nats_after},
+        "stored": "int8",
+        "versions": {"ddot": __version__, "torch": torch.__version__},
+    }
