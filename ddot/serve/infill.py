@@ -10,7 +10,7 @@ from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.template import Template
 from ddot.serve.replies import event
-from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest
+from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest, check_work
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
@@ -35,6 +35,7 @@ def template_of(model: Model, asked: InfillRequest) -> Template:
 def filled(model: Model, asked: InfillRequest) -> Generator[Frames, None, dict[str, Any]]:
     """The frames of filling a text, and the reply. Mistakes are raised at once."""
     template = template_of(model, asked)
+    check_work(asked.settings, len(template.blanks))
     request = model.request(template, asked.settings, free=template.apart, fills=asked.fills)
     return _steps(model, template, request)
 
@@ -75,6 +76,11 @@ def _frames(model: Model, step: Step) -> Frames:
              "window": seen.number, "step": step.number, "steps": sample.steps}
         )  # fmt: skip
     return frames
+
+
+def queued(ahead: int) -> bytes:
+    """The event of a request that waits for others."""
+    return event({"type": "queued", "ahead": ahead})
 
 
 def said(frames: Frames) -> Iterable[bytes]:

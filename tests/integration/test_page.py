@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from served import Served, small_model
+from served import LONG, Served, small_model
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright (extra dev)")
 expect = playwright.expect
@@ -16,7 +16,7 @@ TEXT = "My ___{3} garden <b>and</b> ___{2,4} \\___."
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with Served("--model", small_model(tmp_path_factory.mktemp("page") / "tiny"), "--api-key", "key") as server:
+    with Served("--model", small_model(tmp_path_factory.mktemp("page") / "tiny"), key="key") as server:
         yield server
 
 
@@ -134,9 +134,9 @@ def test_frames_are_drawn_as_they_come(page):
 
 
 def test_stopping_words_in_order_and_other_options(page, served):
-    page.text.fill("The boat ___{2} and " * 60)
+    page.text.fill(LONG["text"])
     page.n.fill("16")
-    page.steps.fill("128")
+    page.steps.fill("8")
     page.go.click()
     expect(page.watch).to_be_visible()
     page.stop.click()

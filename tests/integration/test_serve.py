@@ -18,7 +18,8 @@ from served import LONG, ROOT, THREADS, Served, asked, small_model
 import ddot
 from ddot.infill.settings import Settings
 from ddot.infill.template import between, parse
-from ddot.serve.app import Access, make_app
+from ddot.serve.access import Access
+from ddot.serve.app import make_app
 from ddot.serve.jobs import Work
 
 
@@ -230,15 +231,23 @@ def test_models_health_and_page(served):
     assert status == 200
     assert [one["id"] for one in found["data"]] == ["tiny"]
     assert found["object"] == "list"
+    assert served.ask("GET", "/v1/models/tiny")[2] == found["data"][0]
+    status, _, found = served.ask("GET", "/v1/models/other")
+    assert (status, found["error"]["code"]) == (404, "not_found")
     assert served.health()["status"] == "ok"
-    status, headers, page = served.ask("GET", "/")
+
+
+@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/icon.svg"])
+def test_the_page_has_no_room_for_others_scripts(served, path):
+    status, headers, content = served.ask("GET", path)
     assert status == 200
-    assert headers.get_content_type() == "text/html"
-    assert "default-src 'none'" in headers["Content-Security-Policy"]
-    assert "<textarea" in page
+    policy = dict(part.split(maxsplit=1) for part in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert {policy["script-src"], policy["style-src"], policy["connect-src"]} == {"'self'"}
+    assert headers["X-Content-Type-Options"] == "nosniff"
     assert "access-control-allow-origin" not in headers
-    for outside in ("src=", "@import", "url(", "innerHTML", "insertAdjacent", "document.write", "eval("):
-        assert outside not in page
+    for outside in ("://", "@import", "url(", "innerHTML", "insertAdjacent", "document.write", "eval(", "style="):
+        assert outside not in content.replace("http://www.w3.org/2000/svg", "")
 
 
 SERVING = (ROOT / "docs" / "serving.md").read_text()
@@ -264,12 +273,12 @@ def refused(served, path, body, headers=None):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "not JSON"),
+        (b"", "the body is empty"),
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"seed": ' + b"9" * 5000 + b"}", "not JSON"),
-        (b'"text"', "wanted an object"),
+        (b'"text"', "wanted a JSON object"),
         ({}, '"text" or "free"'),
         ({"text": 5}, '"text" is 5; wanted a string'),
         ({"text": None}, '"text" or "free"'),
@@ -342,8 +351,10 @@ def test_bodies_that_are_too_large(served):
 
 
 def test_other_addresses(served):
-    schema = served.ask("GET", "/openapi.json")[2]["paths"]["/v1/infill"]["post"]["requestBody"]["content"]
-    assert {"text", "n", "steps", "terminal", "stream"} <= set(schema["application/json"]["schema"]["properties"])
+    schema = served.ask("GET", "/openapi.json")[2]
+    asked = schema["components"]["schemas"]["InfillRequest"]["properties"]
+    assert {"text", "n", "steps", "terminal", "stream"} <= set(asked)
+    assert asked["steps"]["anyOf"][0]["maximum"] == 128
     for method, path, status in [("GET", "/nowhere", 404), ("GET", "/infill", 405), ("DELETE", "/v1/models", 405)]:
         got, _, found = served.ask(method, path)
         assert got == status
@@ -385,7 +396,7 @@ def test_a_full_queue_says_come_back_and_who_leaves_stops_his_work(served, strea
 
 
 def test_keys_origins_and_no_queue(folder):
-    with Served("--model", folder, "--api-key", "söcret", "--allow-origin", "http://a.example", "--queue", 0) as server:
+    with Served("--model", folder, "--allow-origin", "http://a.example", "--queue", 0, key="söcret") as server:
         assert server.health()["status"] == "ok"
         assert server.ask("GET", "/")[0] == 200
         body = {"text": "a ___{1}", "steps": 1}
@@ -399,7 +410,8 @@ def test_keys_origins_and_no_queue(folder):
         status, headers, found = server.ask("POST", "/v1/infill", body, key)
         assert (status, len(found["results"])) == (200, 1)
         assert headers["Access-Control-Allow-Origin"] == "http://a.example"
-        other = server.ask("POST", "/v1/infill", body, {**key, "Origin": "http://b.example"})[1]
+        status, other, found = server.ask("POST", "/v1/infill", body, {**key, "Origin": "http://b.example"})
+        assert (status, found["error"]["code"]) == (403, "wrong_origin")
         assert "Access-Control-Allow-Origin" not in other
         preflight = {"Origin": "http://a.example", "Access-Control-Request-Method": "POST"}
         assert server.ask("OPTIONS", "/v1/infill", None, preflight)[0] == 200
@@ -431,7 +443,9 @@ def test_mistakes_on_the_command_line(folder, monkeypatch, capsys):
             (["--host", "no.such.host.invalid"], "cannot listen at"),
             (["--port", "0", "--model", "no/such/folder"], "no model at"),
             (["--port", "0", "--queue", "-1"], "0 or more"),
-            (["--port", "0", "--api-key", " "], "is empty"),
+            (["--port", "0", "--time-limit", "0"], "above 0"),
+            (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key in no/such/file"),
+            (["--port", "0", "--api-key-file", os.devnull], "0 lines"),
         ]:
             monkeypatch.setattr(sys, "argv", ["ddot", "serve", *arguments])
             with pytest.raises(SystemExit) as stopped:
@@ -455,7 +469,7 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
 def test_every_route_with_types_checked(model):
     """In this process, where signatures are checked."""
     work = Work(1, 1)
-    app = make_app(model, work, Access(api_key="k", allow_origins=("*",)))
+    app = make_app(model, work, Access("k", ("*",)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
