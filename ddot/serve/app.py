@@ -19,6 +19,7 @@ from ddot import __version__
 from ddot.infill.model import Model
 from ddot.serve import infill, llama_cpp, openai
 from ddot.serve.access import Access
+from ddot.serve.fim import NOTHING
 from ddot.serve.guard import Guard, Metrics
 from ddot.serve.jobs import Full, Late, Stopped, Work
 from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
@@ -132,11 +133,10 @@ def _routes(model: Model, work: Work, metrics: Metrics) -> APIRouter:
     @routes.post("/infill", responses=_STREAMS)
     async def fill_for_an_editor(request: Request, asked: EditorRequest) -> Response:
         if llama_cpp.asks_for_nothing(asked):
-            nothing = llama_cpp.NOTHING
             if asked.stream:
-                body = b"".join(llama_cpp.events(model, asked, nothing))
+                body = b"".join(llama_cpp.events(model, asked, NOTHING))
                 return Response(body, headers=STREAM_HEADERS, media_type="text/event-stream")
-            return reply(llama_cpp.answer(model, asked, nothing))
+            return reply(llama_cpp.answer(model, asked, NOTHING))
         job = work.start(llama_cpp.filled(model, asked))
         if asked.stream:
             return await streamed(request, job, lambda _: [], lambda done: llama_cpp.events(model, asked, done))

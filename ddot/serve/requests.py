@@ -81,6 +81,7 @@ class EditorRequest(Between):
     input_extra: list[Chunk] | None = Field(None, description='a list of {"text": "…", "filename": "…"}')
     prompt: str | None = Field(None, description="a string")
     n_predict: int | None = Field(-1, description="a whole number, −1 for no limit")
+    n_cmpl: int | None = Field(1, ge=1, le=MOST_N, description=f"a whole number from 1 to {MOST_N}")
     t_max_predict_ms: float | None = Field(0, description="a number of milliseconds")
     response_fields: list[str] | None = Field(None, description="a list of strings")
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -48,7 +49,8 @@ def same(answers):
 
 
 def middle(model, before, after, n=1, most=None, **settings):
-    (found,) = model.answers([model.request(between(before, after, most), Settings(n=n, **settings))])
+    request = model.request(between(before, after), Settings(n=n, **settings))
+    (found,) = model.answers([replace(request, tokens=most)])
     return [each.infill.fills[0] for each in found.best]
 
 
@@ -142,12 +144,22 @@ def test_n_predict_bounds_tokens(served, n_predict):
         assert found["stop_type"] == ("limit" if found["tokens_predicted"] == n_predict else "eos")
 
 
-def test_time_limits_are_kept_by_fewer_steps(served):
-    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 128, "n_predict": 40}
+def test_time_limits_are_kept_by_fewer_words(served):
+    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 128}
+    assert served.post("/infill", **asked_for, t_max_predict_ms=-1)["tokens_predicted"] > 3
     hurried = served.post("/infill", **asked_for, t_max_predict_ms=1)
-    assert served.post("/infill", **asked_for, t_max_predict_ms=-1)["content"]
-    one_step = served.post("/infill", **{**asked_for, "steps": 1})
-    assert hurried["content"] == one_step["content"]
+    assert 1 <= hurried["tokens_predicted"] <= 3
+    # No token is worse for it: each had a step of its own.
+    bounded = served.post("/infill", **asked_for, n_predict=hurried["tokens_predicted"])
+    assert hurried["content"] == bounded["content"]
+
+
+def test_several_completions_for_editors(served):
+    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 2, "n_cmpl": 3}
+    found = served.post("/infill", **asked_for)
+    assert [each["index"] for each in found] == [0, 1, 2]
+    events = served.events("/infill", **asked_for)
+    assert [each["content"] for each in events if not each["stop"]] == [each["content"] for each in found]
 
 
 @pytest.mark.parametrize("prefix", ["", "text"])
@@ -196,7 +208,7 @@ def test_completions(served, model):
     assert found["id"].startswith("cmpl-")
     usage = found["usage"]
     encode = model.tokenizer.encode
-    assert usage["prompt_tokens"] == len(encode("The small ___ boat")) + len(encode(" at dawn."))
+    assert usage["prompt_tokens"] == len(encode(" The small ___ boat")) + len(encode(" at dawn.")) + 2  # the edges
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
