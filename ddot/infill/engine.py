@@ -357,8 +357,10 @@ class Engine:
             )
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
-        order = LeftToRight if first.left_to_right else MostCertainFirst
-        reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not first.left_to_right)
+        # Slots that move lie among others at first: from the left, all of them would be revealed at once.
+        in_order = first.left_to_right and first.fixed
+        order = LeftToRight if in_order else MostCertainFirst
+        reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not in_order)
         rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
         begins = [sample.window.begin for sample in samples]
         if any(begins):
