@@ -71,9 +71,28 @@ def test_answers_are_those_of_the_model(served, model, settings):
     assert found["literals"] == list(parse(text).literals)
     assert found["blanks"] == [{"least": 1, "most": 4}, {"least": 1, "most": None}]
     assert (found["steps"], found["seed"], found["model"]) == (settings["steps"], settings.get("seed", 0), "tiny")
-    *frames, last = served.events("/v1/infill", text=text, **settings)
+    begin, *events, last = served.events("/v1/infill", text=text, **settings)
     assert plain(last) == plain(found)
+    assert begin["type"] == "start"
+    frames = [event for event in events if event["type"] == "frame"]
     assert {frame["attempt"] for frame in frames} >= {each["attempt"] for each in last["results"]}
+    first = [event for event in events if event["type"] == "first"]
+    assert len(first) == (settings.get("n", 1) > 1)  # the answer that is got alone, before the others
+    for event in first:
+        assert plain(event) == same(model.infill(text, **{**settings, "n": 1}))
+        assert plain(event)[0] in plain(last)
+    # What is found so far, in reading order: the last frames of an attempt hold its fills.
+    kept, texts = {}, {}
+    for frame in frames:
+        if frame["step"] == 0:
+            kept[frame["attempt"], frame["window"]] = frame
+        start = kept[frame["attempt"], frame["window"]]
+        for number, slots in enumerate(start.get("slots", [])):
+            words = "".join(frame["tokens"][slot] or "" for slot in slots)
+            texts[frame["attempt"], start["first_blank"] + number] = words.strip()
+    for each in last["results"]:
+        fills = [fill for fill, locked in zip(each["fills"], begin["locked"], strict=True) if locked is None]
+        assert [texts[each["attempt"], number] for number in range(len(fills))] == [fill.strip() for fill in fills]
 
 
 @pytest.mark.parametrize("asked_so", [{"free": "boat dawn garden"}, {"text": "boat dawn garden", "free": True}])
@@ -84,7 +103,7 @@ def test_words_in_order(served, model, asked_so):
 
 def test_a_stream_has_a_frame_a_step_and_then_the_result(served, model):
     text = "The small ___{3} at dawn."
-    *frames, last = served.events("/v1/infill", text=text, steps=5, terminal="grid")
+    _, *frames, last = served.events("/v1/infill", text=text, steps=5, terminal="grid")
     wanted = list(model.stream(text, steps=5, terminal="grid"))
     assert [frame["type"] for frame in frames] == ["frame"] * len(wanted)
     assert [frame["tokens"] for frame in frames] == [frame.pieces for frame in wanted]
@@ -100,7 +119,7 @@ def test_a_stream_has_a_frame_a_step_and_then_the_result(served, model):
 
 def test_windows_of_a_long_text_are_streamed_in_turn(served, model):
     text = "The boat ___{1} and " * 12 + "rest."
-    *frames, last = served.events("/v1/infill", text=text, steps=1)
+    _, *frames, last = served.events("/v1/infill", text=text, steps=1)
     assert plain(last) == same(model.infill(text, steps=1))
     windows = [frame["window"] for frame in frames]
     assert windows == sorted(windows)
