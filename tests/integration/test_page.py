@@ -155,7 +155,8 @@ def test_the_first_answer_shows_before_the_others(page):
     page.n.fill("4")
     page.page.evaluate(
         """() => { window.seen = []; new MutationObserver(() => {
-          const said = [document.getElementById("status").textContent, document.getElementById("fills").children.length];
+          const at = (id) => document.getElementById(id);
+          const said = [at("status").textContent, at("fills").children.length];
           if (String(said) !== String(window.seen.at(-1))) window.seen.push(said);
         }).observe(document.body, {subtree: true, childList: true, characterData: true}); }"""
     )
