@@ -12,6 +12,7 @@ from ddot.infill.model import Model
 from ddot.infill.template import Template
 from ddot.serve.replies import event
 from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest, check_work
+from ddot.serve.shared import watched as watch
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
@@ -45,15 +46,16 @@ def _steps(
     model: Model, template: Template, request: Request, watched: bool
 ) -> Generator[Events, None, dict[str, Any]]:
     frames = Frames(model)
+    stepped = watch if watched else type(model).steps
     start = time.perf_counter()
     if watched:
         yield [{"type": "start", "literals": request.template.literals, "locked": request.locked}]
     if watched and request.settings.n > 1:  # the answer of n = 1 is always among those of any n: show it first
         alone = replace(request, settings=replace(request.settings, n=1))
-        first = yield from _framed(model.steps(alone), frames)
+        first = yield from _framed(stepped(model, alone), frames)
         frames.done = {attempt for attempt, _ in frames.blanks}
         yield [{"type": "first", **_reply(model, template, request, first.best, time.perf_counter() - start)}]
-    done = yield from _framed(model.steps(request), frames)
+    done = yield from _framed(stepped(model, request), frames)
     return _reply(model, template, request, done.best, time.perf_counter() - start)
 
 

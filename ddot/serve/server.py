@@ -17,6 +17,7 @@ from ddot.serve.app import make_app
 from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
 from ddot.serve.settings import ServerSettings
+from ddot.serve.shared import Shared
 
 _PATIENCE = 5  # seconds for replies that are being sent when the work is done
 
@@ -52,7 +53,10 @@ def run(load: Callable[[], Model], settings: ServerSettings) -> None:
             )
         model = load()
         model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
-        work = Work(model.threads if model.device.type == "cpu" else 1, settings.queue, settings.time_limit)
+        threads = model.threads
+        if model.device.type == "cuda":
+            model, threads = Shared(model), model.engine.shape.rows
+        work = Work(threads, settings.queue, settings.time_limit)
         config = uvicorn.Config(
             make_app(model, work, access, settings.access_log),
             http=Connection,
