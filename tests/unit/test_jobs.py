@@ -115,14 +115,13 @@ def test_closing_stops_what_is_at_work_and_what_waits():
 def test_late_jobs_are_told_at_once_and_leave_room():
     async def scenario(work):
         log = []
-        jobs = [work.start(endless(log)), work.start(counting(3))]
-        assert [job.ahead for job in jobs] == [0, 0]
+        jobs = [work.start(endless(log)), work.start(endless(log))]
         for job in jobs:
             with pytest.raises(Late, match=r"0\.2 seconds"):
                 await job.result()
         while work.jobs:
             await asyncio.sleep(0.001)
-        assert log == ["closed"]
+        assert log[:1] == ["closed"]
 
     run(scenario, seconds=0.2)
 
