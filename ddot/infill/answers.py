@@ -12,10 +12,11 @@ from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
 from ddot.infill.template import Template, avoided
-from ddot.infill.view import raw_fill, view, window
+from ddot.infill.view import SLOTS, raw_fill, view, window
 
 # The score below which another length is tried: of people.dev about a quarter, which gains as much as trying it always.
 _DOUBTFUL = -2.2
+_QUICKLY, _NARROW = 0.5, 48  # seconds within which the network reads only so many slots: a pass takes half the time
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alternatives differ
 
 
@@ -38,7 +39,8 @@ class Infill:
 class Request:
     """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
 
-    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by taking fewer steps.
+    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: at most
+    so many in each blank. `begin`: the letters the first fill begins with.
     """
 
     template: Template
@@ -47,6 +49,13 @@ class Request:
     settings: Settings = field(default_factory=Settings)
     located: bool = True
     seconds: float | None = None
+    tokens: int | None = None
+    begin: str = ""
+
+    @property
+    def slots(self) -> int:
+        """How many the network reads at once."""
+        return SLOTS if self.seconds is None or self.seconds > _QUICKLY else _NARROW
 
     def tries(self, engine: Engine) -> int:
         """How many attempts are made before any is warmed up."""
@@ -96,12 +105,20 @@ class Attempt:
     def window(self, tokenizer: Tokenizer) -> Window:
         """The next window, in the text as it is filled so far."""
         template, located = self.request.template, self.request.located
-        part = window(template, set_fills(template, self.raw), tokenizer, located)
+        part = window(template, set_fills(template, self.raw), tokenizer, located, self.request.slots)
         seen = view(part.template, tokenizer, located, part.begins, part.ends)
         self.read = self.read or len(seen.prompt)
         key = fold(self.key, len(self.raw))
         return Window(
-            seen, part.template.blanks, key, self.request.settings, self.number, self.windows, self.request.seconds
+            seen,
+            part.template.blanks,
+            key,
+            self.request.settings,
+            self.number,
+            self.windows,
+            self.request.seconds,
+            self.request.tokens,
+            "" if self.raw else self.request.begin,
         )
 
     def take(self, filled: Filled, fills: Sequence[str]) -> None:
@@ -149,7 +166,8 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
     """
     start = time.perf_counter()
     found: list[dict[str, Answer]] = [{} for _ in requests]
-    plans: Plans = {}  # later attempts at a text read it as planned for the first
+    # Later attempts at a text read it as planned for the first. Under a time limit, planning is also the clock.
+    plans: Plans | None = {} if all(request.seconds is None for request in requests) else None
     made: list[list[Attempt]] = [[] for _ in requests]
     while attempts := [
         (index, Attempt(_warmed(request, number, engine), number))

@@ -36,7 +36,7 @@ from ddot.infill.scoring import Recorder, Tokens, chances_of_next, length_chance
 from ddot.infill.settings import TERMINALS, Settings
 from ddot.infill.template import Blank, avoided
 from ddot.infill.view import SLOTS, Span, View, lay_out
-from ddot.infill.word_rules import Avoiding, Forced, Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Avoiding, Begun, Forced, Fresh, Pieces, WithinWords
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
@@ -71,6 +71,8 @@ class Shape:
         return rows + [extra] * (self.rows - len(rows))
 
 
+_A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
+_FEWEST = 3  # steps of a text under a time limit: in fewer tokens there is often nothing to say
 ALONE = Shape(refresh=8)  # as good as a full pass at every step (docs/log.md)
 GPU = Shape(rows=64, multiple=32, portion=256)
 
@@ -80,7 +82,8 @@ class Window:
     """A part of a text with the blanks to fill next.
 
     `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
-    its windows. With a limit of `seconds` there are as many steps as fit, and no score.
+    its windows. With a limit of `seconds` there are as many tokens as fit, and no score; `tokens` bounds each blank.
+    The first fill begins with the letters of `begin`.
     """
 
     view: View
@@ -90,6 +93,8 @@ class Window:
     draw: int = 0
     number: int = 0
     seconds: float | None = None
+    tokens: int | None = None
+    begin: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ class Engine:
         start = time.perf_counter()
         chances = yield from self.length_chances(windows, plans)
         reading = time.perf_counter() - start if self.tells_lengths else 0.0
-        windows = [_hurried(window, start, reading) for window in windows]
+        windows = [_hurried(window, start, reading, self._begun(window)) for window in windows]
         found = yield from self.tokens(windows, chances)
         return (yield from self._scored(windows, chances, found, reading))
 
@@ -269,15 +274,23 @@ class Engine:
     def lengths(self, window: Window, chances: Chances | None) -> list[int] | None:
         """The number of tokens of each blank; None if the network cannot tell.
 
-        Filled from the left under a time limit, no blank is longer than there are steps: fewer words, not worse ones.
+        Under a time limit no blank is longer than there are steps: fewer words, not worse ones.
         """
         if chances is None:
             return None
         lengths = choose_lengths(window.view, window.blanks, chances, window.key, window.draw, self.planner)
-        if self.left_to_right and window.seconds is not None:
-            fewest = [max(window.settings.steps, blank.least) for blank in window.blanks]
-            lengths = [min(length, most) for length, most in zip(lengths, fewest, strict=True)]
+        for number, blank in enumerate(window.blanks):
+            most = lengths[number] if window.tokens is None else min(lengths[number], window.tokens)
+            if window.seconds is not None:
+                most = min(most, window.settings.steps)
+            lengths[number] = max(most, blank.least, 0 if number else self._begun(window))
         return lengths
+
+    def _begun(self, window: Window) -> int:
+        """The tokens needed for a word that begins with the letters given."""
+        if not window.begin or self.alphabet.beginning_with(" " + window.begin):
+            return min(1, len(window.begin))
+        return len(self.tokenizer.encode(" " + window.begin)) + 1
 
     def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
         """A window with lengths, in the order in which this model reveals tokens."""
@@ -404,9 +417,14 @@ class Engine:
             )
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
-        order = LeftToRight if first.left_to_right else MostCertainFirst
-        reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not first.left_to_right)
+        # Slots that move lie among others at first: from the left, all of them would be revealed at once.
+        in_order = first.left_to_right and first.fixed
+        order = LeftToRight if in_order else MostCertainFirst
+        reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not in_order)
         rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
+        begins = [sample.window.begin for sample in samples]
+        if any(begins):
+            rules = (*rules, Begun(self.alphabet, self.tokenizer, spans, begins))
         if first.forced is not None:
             reveal, rules = order(greedy), (*record, Forced(self._given_tokens(samples, L)))
         if first.fixed:
@@ -504,16 +522,17 @@ def _same_sample(sample: Sample) -> Hashable:
     """Equal for samples whose tokens are the same: nothing is drawn at temperature 0 with fixed slots."""
     if not sample.fixed or sample.window.settings.temperature > 0:
         return id(sample)
-    lengths, blanks = tuple(sample.lengths or ()), tuple(sample.window.blanks)
-    return _same_prompt(sample.window), lengths, blanks, sample.steps, sample.banned
+    window, lengths = sample.window, tuple(sample.lengths or ())
+    return _same_prompt(window), lengths, tuple(window.blanks), sample.steps, sample.banned, window.begin
 
 
-def _hurried(window: Window, start: float, a_pass: float) -> Window:
-    """The window with as many steps as its time limit leaves, if a forward pass takes so long."""
+def _hurried(window: Window, start: float, a_pass: float, begun: int) -> Window:
+    """The window with as many steps as its time limit leaves, if the first forward pass took so long."""
     if window.seconds is None or not a_pass:
         return window
-    steps = int((start + window.seconds - time.perf_counter()) / max(a_pass, 1e-4))
-    return replace(window, settings=replace(window.settings, steps=max(1, min(window.settings.steps, steps))))
+    steps = int((start + window.seconds - time.perf_counter()) / max(_A_STEP * a_pass, 1e-4))
+    steps = max(_FEWEST + begun, min(window.settings.steps, steps))
+    return replace(window, settings=replace(window.settings, steps=steps))
 
 
 def _given(L: int) -> Prompt:

@@ -133,7 +133,7 @@ class Model:
         ):  # infill answers with the best of several
             request = self.request(text, replace(how, n=1))
             (found,) = result_of(inside(self._computing, answers.answers([request], self.engine)))
-            draw = found.best[0].attempt
+            draw = found.best[0].attempt if found.best else 0  # nothing may be left to say without words to avoid
         return self._frames(Window(seen, template.blanks, key, how, draw))
 
     def _frames(self, watched: Window) -> Iterator[Frame]:

@@ -111,7 +111,9 @@ def slots_for(blank: Blank, located: bool = True) -> int:
     return max(_FOR_A_BLANK if located else _FOR_A_GAP, round(TOKENS_A_WORD * blank.least))
 
 
-def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer, located: bool = True) -> Window:
+def window(
+    template: Template, fills: Sequence[str], tokenizer: Tokenizer, located: bool = True, slots: int = SLOTS
+) -> Window:
     """The next blanks of a template whose first ones are filled: as many as fit, in the text filled so far."""
     first = len(fills)
     whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
@@ -119,11 +121,11 @@ def window(template: Template, fills: Sequence[str], tokenizer: Tokenizer, locat
     last, used = first, slots_for(template.blanks[first], located)
     while last + 1 < len(template.blanks) and len(template.literals[last + 1]) <= _LOOK:
         more = len(tokenizer.encode(template.literals[last + 1])) + slots_for(template.blanks[last + 1], located)
-        if used + more > SLOTS - _CONTEXT:
+        if used + more > slots - _CONTEXT:
             break
         last, used = last + 1, used + more
     after = template.literals[last + 1][:_LOOK]
-    budget = SLOTS - 2 - used
+    budget = max(0, slots - 2 - used)
     left, right = tokenizer.encode(before), tokenizer.encode(after)
     for_left = max(budget // 2, budget - len(right))
     for_right = max(budget - for_left, budget - len(left))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Reveal
+from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import Span
@@ -97,6 +98,45 @@ class Forced:
         wanted = self.tokens[prediction.at][:, None]
         score = torch.full_like(prediction.log_score, -torch.inf).scatter_(1, wanted, 0.0)
         return dataclasses.replace(prediction, log_score=score)
+
+
+class Begun:
+    """A restriction: the first blank of a row begins with given letters, which may be part of a word ("sum" → summer).
+
+    It constrains the first masked slot, so slots have to be revealed from the left, one at a time.
+    """
+
+    def __init__(
+        self, alphabet: Alphabet, tokenizer: Tokenizer, spans: Sequence[Sequence[Span]], letters: Sequence[str]
+    ):
+        self.alphabet, self.tokenizer = alphabet, tokenizer
+        self.open = [(row, spans[row][0], " " + text) for row, text in enumerate(letters) if text]
+
+    def __call__(self, state: State, prediction: Prediction) -> Prediction:
+        score = prediction.log_score
+        place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)  # of slots, among the scores
+        for row, span, letters in self.open:
+            masked = prediction.at[row, span.start : span.stop].tolist()
+            if True not in masked:
+                continue
+            slot = span.start + masked.index(True)
+            there = self.alphabet.spell(state.x[row, span.start : slot].cpu().numpy())
+            if len(there) >= len(letters):
+                continue
+            allowed = self._allowed(letters[len(there) :], span.stop - slot - 1)
+            kept = torch.full_like(score[0], -torch.inf)
+            kept[allowed] = score[place[row, slot], allowed].clamp(min=_LEAST_SCORE)
+            score = score.index_copy(0, place[row, slot, None], kept[None])
+        return dataclasses.replace(prediction, log_score=score)
+
+    def _allowed(self, rest: str, slots: int) -> list[int]:
+        """The tokens that begin with the rest of the letters, or leave no more of it than so many slots can hold."""
+        allowed = self.alphabet.beginning_with(rest)
+        for end in range(1, len(rest)):
+            token = self.alphabet.token_of.get(rest[:end])
+            if token is not None and len(self.tokenizer.encode(rest[end:])) <= slots:
+                allowed.append(token)
+        return allowed
 
 
 class WithinWords(Reveal):

@@ -6,21 +6,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ddot.infill.model import Model
+    from ddot.serve.settings import ServerSettings
 
 
-def serve(
-    load: "Callable[[], Model]",
-    host: str = "127.0.0.1",
-    port: int = 8012,
-    api_key: str | None = None,
-    allow_origins: list[str] | None = None,
-    queue: int = 16,
-) -> None:
+def serve(load: "Callable[[], Model]", settings: "ServerSettings") -> None:
     """Serve the model that `load` returns until Ctrl-C. The address is bound first: loading takes seconds."""
     try:
         from ddot.serve.server import run
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("fastapi", "pydantic", "starlette", "uvicorn"):
+        if (error.name or "").split(".")[0] not in ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"):
             raise
         raise ValueError("serving needs the extra `serve`: pip install -e '.[serve]'") from None
-    run(load, host, port, api_key, tuple(allow_origins or ()), queue)
+    run(load, settings)

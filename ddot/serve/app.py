@@ -1,50 +1,63 @@
 """The routes: what is served where, to whom, and how errors are reported."""
 
 import asyncio
-import hmac
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp
 
 from ddot import __version__
 from ddot.infill.model import Model
 from ddot.serve import infill, llama_cpp, openai
-from ddot.serve.jobs import Full, Stopped, Work
+from ddot.serve.access import Access
+from ddot.serve.fim import NOTHING
+from ddot.serve.guard import Guard, Metrics
+from ddot.serve.jobs import Full, Late, Stopped, Work
 from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
-from ddot.serve.requests import Asked, CompletionRequest, EditorRequest, InfillRequest, read
+from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, refusal_of
 
-_PAGE = Path(__file__).with_name("page.html")
+_PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
 _ROUTES = (
-    "POST /v1/infill, POST /infill, POST /v1/completions, GET /v1/models, GET /health, GET /openapi.json "
-    "and the page at GET /"
+    "POST /v1/infill, POST /infill, POST /v1/completions, GET /v1/models, GET /health, GET /metrics, "
+    "GET /openapi.json and the page at GET /"
 )
 
 
-@dataclass(frozen=True)
-class Access:
-    """Who may ask: clients with the API key, if there is one; pages of these other origins."""
-
-    api_key: str | None = None
-    allow_origins: tuple[str, ...] = ()
+def _sends(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": "Success", "content": {kind: {} for kind in kinds}}}
 
 
-def make_app(model: Model, work: Work, access: Access) -> FastAPI:
+_STREAMS = _sends("application/json", "text/event-stream")
+
+
+class ErrorText(BaseModel):
+    message: str
+    type: str
+    code: str
+
+
+class ErrorReply(BaseModel):
+    """The body of every reply that is not a success."""
+
+    error: ErrorText
+
+
+def make_app(model: Model, work: Work, access: Access, log: bool = False) -> ASGIApp:
     """The application that serves one model."""
 
     @asynccontextmanager
@@ -52,26 +65,32 @@ def make_app(model: Model, work: Work, access: Access) -> FastAPI:
         yield
         await asyncio.to_thread(work.close)
 
-    app = FastAPI(title="ddot", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    if access.allow_origins:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(access.allow_origins), allow_methods=["*"], allow_headers=["*"]
-        )
-    for kind in (Exception, ValueError, Refused, Full, Stopped, HTTPException, ClientDisconnect):
+    async def check_key(request: Request) -> None:
+        access.check_key(request.headers)
+
+    app = FastAPI(
+        title="ddot",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        responses={"default": {"model": ErrorReply, "description": "An error, in a sentence"}},
+    )
+    if access.origins:
+        app.add_middleware(CORSMiddleware, allow_origins=list(access.origins), allow_methods=["*"], allow_headers=["*"])
+    for kind in (Exception, ValueError, Refused, Full, Late, Stopped, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _told)
+    metrics = Metrics(work)
     app.include_router(_open_routes(model, work))
-    app.include_router(_routes(model, work), dependencies=[Depends(_asks_for(access.api_key))])
-    return app
+    app.include_router(_routes(model, work, metrics), dependencies=[Depends(check_key)])
+    return Guard(app, access, metrics, log)
 
 
 def _open_routes(model: Model, work: Work) -> APIRouter:
     """Routes that need no key: the page asks for it itself."""
     routes = APIRouter()
-    page = _PAGE.read_text(encoding="utf-8")
-
-    @routes.get("/")
-    async def show_page() -> HTMLResponse:
-        return HTMLResponse(page, headers=_PAGE_HEADERS)
+    for name, kind in _PAGE.items():
+        routes.add_api_route("/" if name == "page.html" else f"/{name}", _file(name, kind), include_in_schema=False)
 
     @routes.get("/health")
     async def health() -> Response:
@@ -80,40 +99,51 @@ def _open_routes(model: Model, work: Work) -> APIRouter:
     return routes
 
 
-def _routes(model: Model, work: Work) -> APIRouter:
+def _file(name: str, kind: str) -> Callable[[], Response]:
+    """A route that sends a part of the page."""
+    content = Path(__file__).with_name(name).read_bytes()
+    return lambda: Response(content, headers=_PAGE_HEADERS, media_type=kind)
+
+
+def _routes(model: Model, work: Work, metrics: Metrics) -> APIRouter:
     routes = APIRouter()
-    begun = int(time.time())
+    one = {"id": model.name, "object": "model", "created": int(time.time()), "owned_by": "ddot"}
 
     @routes.get("/v1/models")
     async def models() -> Response:
-        one = {"id": model.name, "object": "model", "created": begun, "owned_by": "ddot"}
         return reply({"object": "list", "data": [one]})
 
-    @routes.post("/v1/infill", openapi_extra=_takes(InfillRequest))
-    async def fill_text(request: Request) -> Response:
-        asked = await read(request, InfillRequest)
+    @routes.get("/v1/models/{name:path}")
+    async def one_model(name: str) -> Response:
+        if name != model.name:
+            raise Refused(404, f"there is no model {name!r}; there is {model.name!r}", "not_found")
+        return reply(one)
+
+    @routes.get("/metrics", responses=_sends("text/plain"))
+    async def show_metrics() -> Response:
+        return Response(metrics.text, media_type="text/plain; version=0.0.4")
+
+    @routes.post("/v1/infill", responses=_STREAMS)
+    async def fill_text(request: Request, asked: InfillRequest) -> Response:
         job = work.start(infill.filled(model, asked))
         if asked.stream:
-            return await streamed(request, job, infill.said, infill.closed)
+            return await streamed(request, job, infill.said, infill.closed, infill.queued)
         return reply(await finished(request, job))
 
-    @routes.post("/infill", openapi_extra=_takes(EditorRequest))
-    async def fill_for_an_editor(request: Request) -> Response:
-        asked = await read(request, EditorRequest)
+    @routes.post("/infill", responses=_STREAMS)
+    async def fill_for_an_editor(request: Request, asked: EditorRequest) -> Response:
         if llama_cpp.asks_for_nothing(asked):
-            nothing = llama_cpp.NOTHING
             if asked.stream:
-                body = b"".join(llama_cpp.events(model, asked, nothing))
+                body = b"".join(llama_cpp.events(model, asked, NOTHING))
                 return Response(body, headers=STREAM_HEADERS, media_type="text/event-stream")
-            return reply(llama_cpp.answer(model, asked, nothing))
+            return reply(llama_cpp.answer(model, asked, NOTHING))
         job = work.start(llama_cpp.filled(model, asked))
         if asked.stream:
             return await streamed(request, job, lambda _: [], lambda done: llama_cpp.events(model, asked, done))
         return reply(llama_cpp.answer(model, asked, await finished(request, job)))
 
-    @routes.post("/v1/completions", openapi_extra=_takes(CompletionRequest))
-    async def complete(request: Request) -> Response:
-        asked = await read(request, CompletionRequest)
+    @routes.post("/v1/completions", responses=_STREAMS)
+    async def complete(request: Request, asked: CompletionRequest) -> Response:
         job = work.start(openai.filled(model, asked))
         if asked.stream:
             return await streamed(request, job, lambda _: [], lambda done: openai.events(model, asked, done))
@@ -122,32 +152,13 @@ def _routes(model: Model, work: Work) -> APIRouter:
     return routes
 
 
-def _takes(kind: type[Asked]) -> dict[str, Any]:
-    """The body of a route, for /openapi.json. `read` reads it: with a size limit, whatever its content type says."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": kind.model_json_schema()}}}}
-
-
-def _asks_for(key: str | None) -> Callable[[Request], Any]:
-    """Refuse clients without the key, in a time that does not reveal how much of it was right."""
-
-    async def check(request: Request) -> None:
-        if key is None:
-            return
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        is_right = hmac.compare_digest(token.strip().encode("latin-1"), key.encode())  # headers are read as Latin-1
-        if scheme.lower() != "bearer" or not is_right:
-            wrong = "the API key is wrong" if token else "an API key is required"
-            advice = "send it as 'Authorization: Bearer KEY'"
-            raise Refused(401, f"{wrong}; {advice}", "invalid_api_key", {"WWW-Authenticate": "Bearer"})
-
-    return check
-
-
 async def _told(request: Request, error: Exception) -> Response:
     """Every error as JSON with a sentence."""
-    if isinstance(error, ClientDisconnect):
-        return Response(status_code=400)  # nobody is left to read it
-    if isinstance(error, HTTPException):
+    if isinstance(error, RequestValidationError):
+        error = refusal_of(error, request.url.path)
+    elif isinstance(error, HTTPException) and error.status_code == 400:  # too deep, numbers of thousands of digits
+        error = Refused(400, "the body is not JSON that can be read", "bad_json")
+    elif isinstance(error, HTTPException):
         what = "does not take" if error.status_code == 405 else "is not an address for"
         sentence = f"{request.url.path} {what} {request.method}; there are {_ROUTES}"
         code = "not_found" if error.status_code == 404 else "not_allowed"

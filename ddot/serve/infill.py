@@ -1,20 +1,22 @@
 """POST /v1/infill: `Model.infill` over HTTP, and, streamed, every step of it."""
 
+import time
 from collections.abc import Generator, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from ddot.infill.answers import Request
-from ddot.infill.engine import Step
+from ddot.infill.answers import Answer, Answers, Request
+from ddot.infill.engine import Sample, Step, Steps
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.template import Template
 from ddot.serve.replies import event
-from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest
+from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest, check_work
+from ddot.serve.shared import watched as watch
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
-Frames = list[dict[str, Any]]
+Events = list[dict[str, Any]]
 
 
 def template_of(model: Model, asked: InfillRequest) -> Template:
@@ -32,54 +34,94 @@ def template_of(model: Model, asked: InfillRequest) -> Template:
     return template
 
 
-def filled(model: Model, asked: InfillRequest) -> Generator[Frames, None, dict[str, Any]]:
-    """The frames of filling a text, and the reply. Mistakes are raised at once."""
+def filled(model: Model, asked: InfillRequest) -> Generator[Events, None, dict[str, Any]]:
+    """The events of filling a text, and the reply. Mistakes are raised at once."""
     template = template_of(model, asked)
+    check_work(asked.settings, len(template.blanks))
     request = model.request(template, asked.settings, free=template.apart, fills=asked.fills)
-    return _steps(model, template, request)
+    return _steps(model, template, request, bool(asked.stream))
 
 
-def _steps(model: Model, template: Template, request: Request) -> Generator[Frames, None, dict[str, Any]]:
-    steps = model.steps(request)
+def _steps(
+    model: Model, template: Template, request: Request, watched: bool
+) -> Generator[Events, None, dict[str, Any]]:
+    frames = Frames(model)
+    stepped = watch if watched else type(model).steps
+    start = time.perf_counter()
+    if watched:
+        yield [{"type": "start", "literals": request.template.literals, "locked": request.locked}]
+    if watched and request.settings.n > 1:  # the answer of n = 1 is always among those of any n: show it first
+        alone = replace(request, settings=replace(request.settings, n=1))
+        first = yield from _framed(stepped(model, alone), frames)
+        frames.done = {attempt for attempt, _ in frames.blanks}
+        yield [{"type": "first", **_reply(model, template, request, first.best, time.perf_counter() - start)}]
+    done = yield from _framed(stepped(model, request), frames)
+    return _reply(model, template, request, done.best, time.perf_counter() - start)
+
+
+def _framed(steps: Steps[Answers], frames: "Frames") -> Generator[Events, None, Answers]:
     while True:
         try:
-            yield _frames(model, next(steps))
+            yield frames.of(next(steps))
         except StopIteration as end:
-            done = end.value
-            break
+            return end.value
+
+
+def _reply(model: Model, template: Template, request: Request, best: list[Answer], seconds: float) -> dict[str, Any]:
     return {
-        "results": [{**asdict(each.infill), "attempt": each.attempt} for each in done.best],
+        "results": [{**asdict(each.infill), "attempt": each.attempt} for each in best],
         "literals": list(template.literals),
         "blanks": [asdict(blank) for blank in template.blanks],
         "model": model.name,
         "steps": request.settings.steps,
         "seed": request.settings.seed,
-        "seconds": round(done.seconds, 3),
+        "seconds": round(seconds, 3),
     }
 
 
-def _frames(model: Model, step: Step) -> Frames:
-    """A frame for each sample of the step; none where nothing is sampled."""
-    frames = []
-    for row, sample in enumerate(step.samples):
+class Frames:
+    """The frames of a request: those of each attempt once, also where it is computed a second time."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.done: set[int] = set()  # attempts
+        self.blanks: dict[tuple[int, int], int] = {}  # in each window of each attempt
+
+    def of(self, step: Step) -> Events:
+        """A frame for each sample of the step; none where nothing is sampled."""
+        samples = enumerate(step.samples)
+        return [self._frame(step, each, row) for row, each in samples if each.window.draw not in self.done]
+
+    def _frame(self, step: Step, sample: Sample, row: int) -> dict[str, Any]:
         assert step.state is not None
-        seen = sample.window
-        frame = frame_of(step.state, seen.view, model.engine.alphabet, model.tokenizer.vocabulary, row)
+        window = sample.window
+        vocabulary = self.model.tokenizer.vocabulary
+        frame = frame_of(step.state, window.view, self.model.engine.alphabet, vocabulary, row)
         kinds = [
             "prompt" if given else "pad" if piece == "" else "response"
             for given, piece in zip(frame.given, frame.pieces, strict=True)
         ]
-        places = [round(place, 5) for place in frame.positions]
-        frames.append(
-            {"t": frame.t, "tokens": frame.pieces, "positions": places, "kinds": kinds, "attempt": seen.draw,
-             "window": seen.number, "step": step.number, "steps": sample.steps}
-        )  # fmt: skip
-    return frames
+        found: dict[str, Any] = {
+            "type": "frame", "t": frame.t, "tokens": frame.pieces, "kinds": kinds, "attempt": window.draw,
+            "positions": [round(place, 5) for place in frame.positions], "window": window.number,
+            "step": step.number, "steps": sample.steps,
+        }  # fmt: skip
+        if step.number == 0:
+            self.blanks[window.draw, window.number] = len(window.blanks)
+            found["first_blank"] = sum(self.blanks[window.draw, earlier] for earlier in range(window.number))
+            if sample.lengths is not None:
+                found["slots"] = [list(range(span.start, span.stop)) for span in sample.spans]
+        return found
 
 
-def said(frames: Frames) -> Iterable[bytes]:
+def queued(ahead: int) -> bytes:
+    """The event of a request that waits for others."""
+    return event({"type": "queued", "ahead": ahead})
+
+
+def said(events: Events) -> Iterable[bytes]:
     """The events of a step."""
-    return [event({"type": "frame", **frame}) for frame in frames]
+    return map(event, events)
 
 
 def closed(result: dict[str, Any]) -> Iterable[bytes]:

@@ -24,14 +24,22 @@ class Stopped(Exception):
     """The job was stopped before it had a result."""
 
 
-class Work:
-    """Up to `threads` jobs at work, up to `queue` waiting. Used from one event loop."""
+class Late(Exception):
+    """The job had no result in time."""
 
-    def __init__(self, threads: int, queue: int):
-        self.threads, self.queue = threads, queue
+    def __init__(self, seconds: float):
+        super().__init__(f"no result within {seconds:g} seconds")
+        self.seconds = seconds
+
+
+class Work:
+    """Up to `threads` jobs at work, up to `queue` waiting, none longer than `seconds`. Used from one event loop."""
+
+    def __init__(self, threads: int, queue: int, seconds: float = 60.0):
+        self.threads, self.queue, self.seconds = threads, queue, seconds
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="filling")
-        self.jobs: set[Job[Any, Any]] = set()
-        self.closing = False
+        self.jobs: dict[Job[Any, Any], None] = {}  # in the order they came
+        self.draining = self.closing = False
 
     @property
     def at_work(self) -> int:
@@ -43,14 +51,18 @@ class Work:
 
     def start(self, steps: Generator[S, None, R]) -> "Job[S, R]":
         """A job in the queue; `Full` if that is as long as it may be."""
-        if self.closing:
+        if self.draining or self.closing:
             raise Stopped
         if len(self.jobs) >= self.threads + self.queue:
             raise Full
         job = Job(self, steps)
-        self.jobs.add(job)
+        self.jobs[job] = None
         job.future = self.pool.submit(job.run)
         return job
+
+    def drain(self) -> None:
+        """Nothing new is begun; what is at work or waits is finished. Only sets a flag, as a signal may."""
+        self.draining = True
 
     def stop(self) -> None:
         """Every job ends before its next step and nothing begins any more. Only sets a flag, as a signal may."""
@@ -71,12 +83,21 @@ class Job(Generic[S, R]):
         self.told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.begun, self.stopped = threading.Event(), threading.Event()
         self.future: Any = None
+        self.due = self.loop.call_later(work.seconds, self.stop, Late(work.seconds))
 
-    def stop(self) -> None:
-        """Nobody wants it any more. A job that waits leaves the queue at once."""
+    def stop(self, why: Exception | None = None) -> None:
+        """End it before its next step, and tell its reader now. A job that waits leaves the queue at once."""
         self.stopped.set()
         if self.future.cancel():
-            self._end("error", Stopped())
+            self._end("error", why or Stopped())
+        elif why is not None:
+            self.told.put_nowait(("error", why))
+
+    @property
+    def ahead(self) -> int:
+        """How many wait before it."""
+        waiting = [job for job in self.work.jobs if not job.begun.is_set()]
+        return waiting.index(self) if self in waiting else 0
 
     async def read(self) -> AsyncIterator[S]:
         """The steps as they come. `result` has the result then; what went wrong is raised."""
@@ -114,5 +135,6 @@ class Job(Generic[S, R]):
 
     def _end(self, what: str, value: Any) -> None:
         """On the event loop."""
-        self.work.jobs.discard(self)
+        self.due.cancel()
+        self.work.jobs.pop(self, None)
         self.told.put_nowait((what, value))

@@ -10,11 +10,9 @@ from typing import Any
 
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
-from ddot.serve.fim import Middle, Middles, middles
+from ddot.serve.fim import Middles, middles
 from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
-
-NOTHING = Middles([Middle("", 0, "limit")], 0, True, 0.0, 0.0)
 
 
 def asks_for_nothing(asked: EditorRequest) -> bool:
@@ -30,15 +28,21 @@ def filled(model: Model, asked: EditorRequest) -> Steps[Middles]:
     before = extra + (asked.input_prefix or "") + (asked.prompt or "")
     most = None if asked.n_predict is None or asked.n_predict < 0 else asked.n_predict
     limit = asked.t_max_predict_ms
-    seconds = limit / 1000 if limit is not None and limit > 0 else None
-    return middles(model, before, asked.input_suffix or "", most, replace(asked.settings, n=1), asked.stops, seconds)
+    n = asked.n_cmpl or 1
+    seconds = limit / 1000 / n if limit is not None and limit > 0 else None
+    return middles(model, before, asked.input_suffix or "", most, replace(asked.settings, n=n), asked.stops, seconds)
 
 
-def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any]:
-    """The reply, or the fields of it that were asked for."""
-    middle = done.found[0]
+def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any] | list[dict[str, Any]]:
+    """The reply, or the fields of it that were asked for; for several completions a list, as llama.cpp has it."""
+    each = [_answer(model, asked, done, index) for index in range(asked.n_cmpl or 1)]
+    return each if len(each) > 1 else each[0]
+
+
+def _answer(model: Model, asked: EditorRequest, done: Middles, index: int) -> dict[str, Any]:
+    middle = done.found[index % len(done.found)]  # where fewer differ, the best are repeated
     whole = {
-        "index": 0,
+        "index": index,
         "content": middle.text,
         "stop": True,
         "model": model.name,
@@ -56,10 +60,11 @@ def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any]:
 
 
 def events(model: Model, asked: EditorRequest, done: Middles) -> Iterable[bytes]:
-    """Words are filled in any order, so the content comes as one piece, then the rest of the reply."""
-    content = {"index": 0, "content": done.found[0].text, "stop": False, "tokens_predicted": done.found[0].tokens}
-    last = answer(model, asked, done)
-    return [event(content), event({**last, "content": "", "stop": True})]
+    """The content of a completion comes as one piece, then the rest of the reply."""
+    for index in range(asked.n_cmpl or 1):
+        middle = done.found[index % len(done.found)]
+        yield event({"index": index, "content": middle.text, "stop": False, "tokens_predicted": middle.tokens})
+        yield event({**_answer(model, asked, done, index), "content": "", "stop": True})
 
 
 def nested(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from typing import Any
 
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
-from ddot.serve.fim import Middle, Middles, middles
+from ddot.serve.fim import NOTHING, Middle, Middles, middles
 from ddot.serve.replies import DONE, event
-from ddot.serve.requests import MOST_N, CompletionRequest
+from ddot.serve.requests import MOST_N, CompletionRequest, check_work
 
 
 @dataclass(frozen=True)
 class Completions:
-    """n middles for each prompt, and how many tokens the prompts and the suffix have."""
+    """n middles for each prompt, and how many tokens of prompts and suffix were read."""
 
     prompts: list[str]
     found: list[list[Middle]]
@@ -31,19 +31,18 @@ def filled(model: Model, asked: CompletionRequest) -> Steps[Completions]:
     if not 1 <= len(prompts) * settings.n <= MOST_N:
         raise ValueError(f"{len(prompts)} prompts with n = {settings.n}; from 1 to {MOST_N} answers are allowed in all")
     work = [middles(model, prompt, after, asked.max_tokens, settings, asked.stops) for prompt in prompts]
-    return _steps(model, asked, prompts, settings.n, work)
+    check_work(settings, len(prompts))
+    return _steps(asked, prompts, settings.n, work)
 
 
-def _steps(
-    model: Model, asked: CompletionRequest, prompts: list[str], n: int, work: list[Steps[Middles]]
-) -> Steps[Completions]:
-    tokens = [len(each) for each in model.tokenizer.encode_batch([*prompts, asked.suffix or ""])]
-    found = []
+def _steps(asked: CompletionRequest, prompts: list[str], n: int, work: list[Steps[Middles]]) -> Steps[Completions]:
+    found, read = [], 0
     for steps in work:
-        done = [Middle("", 0, "limit")] if asked.max_tokens == 0 else (yield from steps).found
+        done = NOTHING if asked.max_tokens == 0 else (yield from steps)
         # OpenAI's clients expect n choices; where fewer differ, the best are repeated.
-        found.append([done[number % len(done)] for number in range(n)])
-    return Completions(prompts, found, sum(tokens[:-1]) + tokens[-1] * len(prompts))
+        found.append([done.found[number % len(done.found)] for number in range(n)])
+        read += done.read
+    return Completions(prompts, found, read)
 
 
 def answer(model: Model, asked: CompletionRequest, done: Completions) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def answer(model: Model, asked: CompletionRequest, done: Completions) -> dict[st
 
 
 def events(model: Model, asked: CompletionRequest, done: Completions) -> Iterable[bytes]:
-    """Words are filled in any order, so each choice comes as one piece."""
+    """Each choice comes as one piece."""
     for index, text, reason in _texts(asked, done):
         yield event({**_head(model, done), "choices": [_choice(index, text, None)]})
         yield event({**_head(model, done), "choices": [_choice(index, "", reason)]})

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
-from ddot.serve.jobs import Full, Job, Stopped
+from ddot.serve.jobs import Full, Job, Late, Stopped
 
 S = TypeVar("S")
 R = TypeVar("R")
 _END = object()
+_AT_ONCE = 0.25  # seconds
 DONE = b"data: [DONE]\n\n"
 
 
@@ -47,6 +48,10 @@ def refusal(error: Exception) -> Refused:
         return Refused(503, "too many requests are waiting; try again in a moment", "busy", {"Retry-After": "2"})
     if isinstance(error, Stopped):
         return Refused(503, "the work was stopped: the server is shutting down", "stopped", {"Retry-After": "10"})
+    if isinstance(error, Late):
+        advice = "ask for fewer alternatives (n), steps or blanks, or start the server with a larger --time-limit"
+        never = {"x-should-retry": "false"}  # clients of OpenAI's would try twice more
+        return Refused(503, f"{error}; {advice}", "time_limit", never)
     if isinstance(error, ValueError):
         return Refused(400, str(error), "bad_value")
     traceback.print_exception(error, file=sys.stderr)
@@ -77,32 +82,48 @@ async def finished(request: Request, job: Job[S, R]) -> R:
         job.stop()
 
 
+def _comment(ahead: int) -> bytes:
+    """Server-sent events that readers pass over; they keep a connection from looking dead."""
+    return b": waiting\n\n"
+
+
 async def streamed(
-    request: Request, job: Job[S, R], say: Callable[[S], Iterable[bytes]], close: Callable[[R], Iterable[bytes]]
+    request: Request,
+    job: Job[S, R],
+    say: Callable[[S], Iterable[bytes]],
+    close: Callable[[R], Iterable[bytes]],
+    wait: Callable[[int], bytes] = _comment,
 ) -> StreamingResponse:
-    """Events for each step and for the result, as they come. An error before the first has its own status."""
+    """Events while the job waits, for each step and for the result. An error that comes at once has its own status."""
     leaving = _stop_when_left(request, job)
     steps = job.read()
-    try:
-        first = await anext(steps, _END)
-    except BaseException:
+    first = asyncio.ensure_future(anext(steps, _END))
+    await asyncio.wait([first], timeout=_AT_ONCE)
+    if first.done() and first.exception() is not None:
         leaving.cancel()
         job.stop()
-        raise
+        first.result()
 
     async def body() -> AsyncIterator[bytes]:
+        told = -1
         try:
-            if first is not _END:
-                for each in say(first):  # type: ignore[arg-type]
+            while not first.done():
+                if not job.begun.is_set() and job.ahead != told:
+                    told = job.ahead
+                    yield wait(told)
+                await asyncio.wait([first], timeout=_AT_ONCE)
+            if first.result() is not _END:
+                for each in say(first.result()):  # type: ignore[arg-type]
                     yield each
-            async for step in steps:
-                for each in say(step):
-                    yield each
+                async for step in steps:
+                    for each in say(step):
+                        yield each
             for each in close(await job.result()):
                 yield each
         except Exception as error:  # the status is sent already: report it as an event
             yield event(refusal(error).body)
         finally:
+            first.cancel()
             leaving.cancel()
             job.stop()
 

@@ -1,29 +1,37 @@
-"""What clients send: read with a limit and checked; errors say what was wanted. Unknown fields are ignored."""
+"""What clients send, checked; errors say what was wanted. Unknown fields are ignored."""
 
-import asyncio
 import json
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from ddot.infill.settings import Settings, whole_number
 from ddot.serve.replies import Refused
 
-MOST_BYTES = 1 << 20
 MOST_CHARACTERS = 20_000
 MOST_BLANKS = 64
 MOST_N = 16
 MOST_STEPS = 128
-_PATIENCE = 30.0  # seconds for a body to arrive
-_DRAINED = 64 << 20  # bytes of a body that is too large are still read: a client cut off while sending sees no answer
+MOST_WORK = 8_192  # n × steps × blanks: either the most blanks or the most alternatives, with few steps
 
 _TEXT = f"a string of up to {MOST_CHARACTERS:,} characters"
 _STOP = "a string, or a list of strings"
 
 
+_LIMITS = {"n": MOST_N, "steps": MOST_STEPS}
+
+
 def _with_settings(schema: dict[str, Any]) -> None:
-    schema["properties"] |= TypeAdapter(Settings).json_schema()["properties"]
+    """The settings, with the limits of this server; null leaves one as it is."""
+    for name, known in TypeAdapter(Settings).json_schema()["properties"].items():
+        kinds = known.pop("anyOf", [{"type": known.pop("type", "array")}])
+        if name in _LIMITS:
+            kinds[0] |= {"minimum": 1, "maximum": _LIMITS[name]}
+        schema["properties"][name] = {
+            **known,
+            "anyOf": [*(k for k in kinds if k != {"type": "null"}), {"type": "null"}],
+        }
 
 
 class Asked(BaseModel):
@@ -36,8 +44,8 @@ class Asked(BaseModel):
     @property
     def settings(self) -> Settings:
         settings = Settings().updated(self.model_extra or {})
-        whole_number("n", settings.n, 1, MOST_N)
-        whole_number("steps", settings.steps, 1, MOST_STEPS)
+        for name, most in _LIMITS.items():
+            whole_number(name, getattr(settings, name), 1, most)
         return settings
 
 
@@ -73,6 +81,7 @@ class EditorRequest(Between):
     input_extra: list[Chunk] | None = Field(None, description='a list of {"text": "…", "filename": "…"}')
     prompt: str | None = Field(None, description="a string")
     n_predict: int | None = Field(-1, description="a whole number, −1 for no limit")
+    n_cmpl: int | None = Field(1, ge=1, le=MOST_N, description=f"a whole number from 1 to {MOST_N}")
     t_max_predict_ms: float | None = Field(0, description="a number of milliseconds")
     response_fields: list[str] | None = Field(None, description="a list of strings")
 
@@ -91,48 +100,36 @@ class CompletionRequest(Between):
     stream_options: StreamOptions | None = Field(None, description='{"include_usage": true}')
 
 
-A = TypeVar("A", bound=Asked)
+KINDS: dict[str, type[Asked]] = {
+    "/v1/infill": InfillRequest, "/infill": EditorRequest, "/v1/completions": CompletionRequest
+}  # fmt: skip
 
 
-async def read(request: Request, kind: type[A]) -> A:
-    """The request in a body."""
-    try:
-        given = json.loads(await _body(request))
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, numbers of thousands of digits
-        raise Refused(400, f"the body is not JSON ({error})", "bad_json") from None
-    if not isinstance(given, dict):
-        raise Refused(400, f"the body is a JSON {type(given).__name__}; wanted an object", "bad_json")
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise Refused(400, _sentence(error, kind, given), "bad_value") from None
-
-
-def _sentence(error: ValidationError, kind: type[Asked], given: dict[str, Any]) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    name = str(first["loc"][0])
-    wanted = kind.model_fields[name].description
+def refusal_of(error: RequestValidationError, path: str) -> Refused:
+    """What is wrong with a body that the framework could not read, and what was wanted."""
+    first, given = error.errors()[0], error.body
+    if first["type"] == "json_invalid":
+        return Refused(400, f"the body is not JSON ({first['ctx']['error']})", "bad_json")
+    if len(first["loc"]) < 2:
+        what = "empty" if given is None else f"a JSON {type(given).__name__}"
+        return Refused(400, f"the body is {what}; wanted a JSON object", "bad_json")
+    name = str(first["loc"][1])
+    wanted = KINDS[path].model_fields[name].description
     if first["type"] == "string_unicode":
-        return f'"{name}" holds half a character (a lone surrogate); take it out or write the whole one'
-    if name not in given:
-        return f'"{name}" is missing; wanted {wanted}'
-    said = json.dumps(given[name], ensure_ascii=False)
-    return f'"{name}" is {said if len(said) <= 60 else said[:59] + "…"}; wanted {wanted}'
+        sentence = f'"{name}" holds half a character (a lone surrogate); take it out or write the whole one'
+    elif name not in given:
+        sentence = f'"{name}" is missing; wanted {wanted}'
+    else:
+        said = json.dumps(given[name], ensure_ascii=False)
+        sentence = f'"{name}" is {said if len(said) <= 60 else said[:59] + "…"}; wanted {wanted}'
+    return Refused(400, sentence, "bad_value")
 
 
-async def _body(request: Request) -> bytes:
-    """The body, if it is within the size limit and arrives in time."""
-    body, size = bytearray(), 0
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            async for part in request.stream():
-                size += len(part)
-                if size <= MOST_BYTES:
-                    body += part
-                elif size > _DRAINED:
-                    break
-    except TimeoutError:
-        raise Refused(408, f"the body did not arrive within {_PATIENCE:.0f} seconds", "too_slow") from None
-    if size > MOST_BYTES:
-        raise Refused(413, f"the body is too large; up to {MOST_BYTES:,} bytes are read", "too_large")
-    return bytes(body)
+def check_work(settings: Settings, blanks: int) -> None:
+    """Refuse a request that no server should do at once."""
+    work = settings.n * settings.steps * blanks
+    if work > MOST_WORK:
+        raise ValueError(
+            f"n × steps × blanks is {settings.n} × {settings.steps} × {blanks} = {work:,}; at most {MOST_WORK:,} are "
+            "allowed in one request: ask for less, or send several requests"
+        )

@@ -1,5 +1,7 @@
 """The process: an address, a model, a server that shuts down cleanly."""
 
+import asyncio
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -10,46 +12,63 @@ from types import FrameType
 import uvicorn
 
 from ddot.infill.model import Model
-from ddot.serve.app import Access, make_app
+from ddot.serve.access import Access, api_key_in, is_public
+from ddot.serve.app import make_app
+from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
+from ddot.serve.settings import ServerSettings
+from ddot.serve.shared import Shared
 
-_PATIENCE = 5  # seconds for replies that are being sent when the server stops
+_PATIENCE = 5  # seconds for replies that are being sent when the work is done
 
 
 class _Server(uvicorn.Server):
-    """Stops the work as soon as a signal comes, not after it."""
+    """SIGTERM: finish what is under way, for a while. Ctrl-C, or a second signal: stop before the next step."""
 
-    def __init__(self, config: uvicorn.Config, work: Work):
+    def __init__(self, config: uvicorn.Config, work: Work, drain: float):
         super().__init__(config)
-        self.work = work
+        self.work, self.drain = work, drain
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.work.stop()
-        super().handle_exit(sig, frame)
+        if sig != signal.SIGTERM or self.work.draining:
+            self.work.stop()
+        self.work.drain()
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(self.drain, self.work.stop)
+        await super().shutdown(sockets)
 
 
-def run(
-    load: Callable[[], Model], host: str, port: int, api_key: str | None, allow_origins: tuple[str, ...], queue: int
-) -> None:
-    """Serve until Ctrl-C."""
-    if api_key is not None and not api_key.strip():
-        raise ValueError("the API key is empty; give one, or leave --api-key out")
-    if queue < 0:
-        raise ValueError(f"--queue is {queue}; it must be 0 or more")
-    with listening(host, port) as listener:
+def run(load: Callable[[], Model], settings: ServerSettings) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    key = settings.api_key if settings.api_key_file is None else api_key_in(settings.api_key_file)
+    access = Access(key, settings.origins, (*(name.lower() for name in settings.hosts), settings.host.lower()))
+    with listening(settings.host, settings.port) as listener:
+        if key is None and is_public(settings.host):
+            print(
+                f"ddot: warning: whoever can reach {settings.host} may use this server; set DDOT_API_KEY or "
+                "--api-key-file to ask for a key",
+                file=sys.stderr,
+            )
         model = load()
         model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
-        work = Work(model.threads if model.device.type == "cpu" else 1, queue)
+        threads = model.threads
+        if model.device.type == "cuda":
+            model, threads = Shared(model), model.engine.shape.rows
+        work = Work(threads, settings.queue, settings.time_limit)
         config = uvicorn.Config(
-            make_app(model, work, Access(api_key, allow_origins)),
+            make_app(model, work, access, settings.access_log),
+            http=Connection,
+            ws="none",
             log_level="critical",  # errors are reported by `replies`
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=_PATIENCE,
+            timeout_graceful_shutdown=int(settings.drain) + _PATIENCE,
         )
         print(f"ddot: {model.name} is at {address(listener)} (Ctrl-C stops it)", file=sys.stderr, flush=True)
         with suppress(KeyboardInterrupt):
-            _Server(config, work).run(sockets=[listener])
+            _Server(config, work, settings.drain).run(sockets=[listener])
         print("ddot: stopped", file=sys.stderr)
 
 
@@ -59,7 +78,7 @@ def listening(host: str, port: int) -> socket.socket:
         raise ValueError(f"--port is {port}; it must be between 0 (any free port) and 65535")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=128)
+        return socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
         raise OSError(
             f"cannot listen at {host}, port {port}: {error.strerror}; choose another --host or --port"

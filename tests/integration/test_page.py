@@ -1,30 +1,32 @@
 """The page in a real browser: fill, watch, scrub, lock, fill again; mistakes as sentences; no room for markup."""
 
+import json
 import re
 import shutil
 
 import pytest
-from served import Served, small_model
+from axe_playwright_python.sync_playwright import Axe
+from served import LONG, THREADS, Served, small_model
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright (extra dev)")
 expect = playwright.expect
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; the page needs one to be tested")
 
 TEXT = "My ___{3} garden <b>and</b> ___{2,4} \\___."
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with Served("--model", small_model(tmp_path_factory.mktemp("page") / "tiny"), "--api-key", "key") as server:
+    with Served("--model", small_model(tmp_path_factory.mktemp("page") / "tiny"), key="key") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
+        found = [each for each in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if each]
+        assert found, "Chromium is missing; install it (apt-get install chromium)"
         arguments = ["--no-sandbox", "--disable-background-networking"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = driver.chromium.launch(executable_path=found[0], args=arguments)
         yield browser
         browser.close()
 
@@ -37,6 +39,7 @@ class Page:
         self.wrong, self.fetched = [], []
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", lambda request: self.fetched.append(request.url))
+        self.page.on("console", lambda said: self.wrong.append(said.text) if "Content Security" in said.text else None)
         self.page.goto(f"http://127.0.0.1:{served.port}/")
         self.page.locator("#more").evaluate("element => { element.open = true; }")
         self.page.locator("#key").fill("key")
@@ -55,6 +58,14 @@ class Page:
             (each.text_content(), float(each.get_attribute("x")), float(each.get_attribute("y"))) for each in labels
         ]
 
+    def clean(self):
+        """Nothing that axe-core would report."""
+        found = Axe().run(self.page).response["violations"]
+        assert not found, json.dumps([(each["id"], [node["html"] for node in each["nodes"]]) for each in found])
+
+    def player_above(self):
+        return self.time.bounding_box()["y"] < self.stage.bounding_box()["y"]
+
     def filled(self):
         expect(self.status).to_have_text(re.compile("fills? in"), timeout=30_000)
         expect(self.go).to_be_enabled()
@@ -62,7 +73,9 @@ class Page:
 
 @pytest.fixture
 def page(browser, served):
-    made = Page(browser, served, viewport={"width": 1000, "height": 900})
+    made = Page(
+        browser, served, viewport={"width": 1000, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
+    )
     yield made
     assert made.wrong == []
     assert all(url.startswith(f"http://127.0.0.1:{served.port}/") for url in made.fetched)
@@ -71,6 +84,7 @@ def page(browser, served):
 
 def test_fill_watch_scrub_lock_and_fill_again(page):
     page.text.fill(TEXT)
+    page.terminal.select_option("grid")
     page.page.keyboard.press("Control+Enter")
     page.filled()
     choices = page.page.locator("#fills button")
@@ -78,23 +92,32 @@ def test_fill_watch_scrub_lock_and_fill_again(page):
     assert "<b>and</b>" in choices.first.text_content()  # markup is text
     assert choices.first.locator(".what > :not(b)").count() == 0
     assert choices.first.text_content().count("___") == 1  # the literal one
-    scores = [float(each.split("%")[0].replace("−", "-")) for each in page.page.locator(".score").all_text_contents()]
+    scores = [float(each.replace("−", "-")) for each in page.page.locator(".score").all_text_contents()]
     assert scores == sorted(scores, reverse=True)
 
-    # Time: the front and the words move with the slider, paths are drawn up to it.
+    # Time: the front and the words move with the slider, paths are drawn up to it, the text stays in reading order.
+    choices.first.click()
+    whole = page.now.text_content()
+    expect(page.when).to_have_text("step 16 of 16")
     end = page.places()
     assert all(text not in ("", "░") for text, _, _ in end)
-    page.time.fill("0")
+    page.time.focus()
+    page.page.keyboard.press("Home")
+    expect(page.when).to_have_text("step 0 of 16")
     start = page.places()
     assert sum(text == "░" for text, _, _ in start) >= 5
     assert all(a[1] < b[1] for a, b in zip(start, end, strict=True))
     assert sum(abs(a[2] - b[2]) > 1 for a, b in zip(start, end, strict=True)) > 3
-    expect(page.when).to_have_text("step 0 of 16")
-    expect(page.now).to_contain_text("░")
+    given = page.page.locator("#now .given").all_text_contents()
+    assert given == ["My ", " garden <b>and</b> ", " ___."]
+    assert page.page.locator("#now .masked").count() >= 5
+    page.page.keyboard.press("ArrowRight")
+    expect(page.when).to_have_text("step 1 of 16")  # whole steps
+    expect(page.time).to_have_value("1")
     page.play.click()
     expect(page.when).to_have_text("step 16 of 16", timeout=20_000)
     expect(page.play).to_have_text("Play", timeout=20_000)
-    expect(page.now).not_to_contain_text("░")
+    assert page.now.text_content() == whole == textual(choices.first)
 
     # A word, then a whole fill is locked; the rest is filled anew.
     word = page.words().nth(1)
@@ -119,24 +142,104 @@ def test_fill_watch_scrub_lock_and_fill_again(page):
         if button.get_attribute("aria-pressed") == "false":
             button.click()
     page.again.click()
-    expect(page.error).to_have_text("Every word is locked; unlock one to fill again.")
+    expect(page.locks).to_have_text("Every word is locked; unlock one to fill again.")
 
 
-def test_frames_are_drawn_as_they_come(page):
+def textual(choice):
+    return choice.locator(".what").text_content()
+
+
+def test_the_first_answer_shows_before_the_others(page):
     page.text.fill("The boat ___{20} at dawn.")
-    page.steps.fill("128")
+    page.steps.fill("64")
+    page.n.fill("4")
+    page.page.evaluate(
+        """() => { window.seen = []; new MutationObserver(() => {
+          const at = (id) => document.getElementById(id);
+          const said = [at("status").textContent, at("fills").children.length];
+          if (String(said) !== String(window.seen.at(-1))) window.seen.push(said);
+        }).observe(document.body, {subtree: true, childList: true, characterData: true}); }"""
+    )
     page.go.click()
-    seen = set()
-    while "fill" not in page.status.text_content():
-        seen.add(page.when.text_content())
-    assert len(seen) > 2
     page.filled()
+    seen = page.page.evaluate("window.seen")
+    steps = [text for text, _ in seen if text.startswith("step")]
+    assert len(set(steps)) > 2
+    assert ["the first of 4; the others follow", 1] in seen
+    assert seen[-1][1] == page.page.locator("#fills button").count() >= 2
+
+
+def test_a_long_text_is_shown_whole_and_the_chart_fits_the_window(page):
+    text = "The boat ___{1} and " * 14 + "rest."
+    page.text.fill(text)
+    page.n.fill("1")
+    page.steps.fill("2")
+    page.go.click()
+    page.filled()
+    expect(page.part).to_be_visible()
+    for part in range(page.part.locator("option").count()):
+        page.part.select_option(str(part))
+        for step in ("Home", "End"):
+            page.time.focus()
+            page.page.keyboard.press(step)
+            assert page.page.locator("#now .given").all_text_contents() == [
+                *["The boat ", *[" and The boat "] * 13],
+                " and rest.",
+            ]
+    assert page.stage.bounding_box()["height"] < 900
+    assert page.player_above()
+
+
+def test_edit_copy_link_and_reload(page, browser, served):
+    page.text.fill("My ___{2} garden and ___{2}.")
+    page.seed.fill("4")
+    page.temperature.fill("1.5")
+    page.go.click()
+    page.filled()
+    shown = [textual(each) for each in page.page.locator("#fills button").all()]
+    page.page.locator("#fills button").nth(1).click()
+    page.link.click()
+    expect(page.link).to_have_text("Copied")
+    link = page.page.evaluate("navigator.clipboard.readText()")
+    page.copy.click()
+    assert page.page.evaluate("navigator.clipboard.readText()") == shown[1]
+    other = browser.new_page()
+    other.goto(link.split("#")[0])
+    other.locator("#more").evaluate("element => { element.open = true; }")
+    other.locator("#key").fill("key")
+    other.evaluate("link => { location.hash = link; }", link.split("#")[1])
+    expect(other.locator("#status")).to_have_text(re.compile("fills? in"), timeout=30_000)
+    assert [textual(each) for each in other.locator("#fills button").all()] == shown
+    assert textual(other.locator('#fills button[aria-pressed="true"]')) == shown[1]
+    other.close()
+
+    page.edit.click()
+    page.page.get_by_label("Word 1 of fill 1").fill("tidy")
+    page.page.keyboard.press("Tab")
+    page.edit.click()
+    changed = textual(page.page.locator("#fills button").nth(1))
+    assert changed.startswith("My tidy ")
+    expect(page.page.locator('.word[aria-pressed="true"]')).to_have_text("tidy")
+    page.again.click()
+    page.filled()
+    assert all(textual(each).startswith("My tidy ") for each in page.page.locator("#fills button").all())
+    page.page.reload()
+    expect(page.text).to_have_value("My ___{2} garden and ___{2}.")
+    expect(page.seed).to_have_value("4")
+
+
+def test_the_start_page_has_examples_to_try(page):
+    examples = page.page.locator("#examples button")
+    assert examples.count() >= 5
+    examples.first.click()
+    page.filled()
+    expect(page.start).to_be_hidden()
 
 
 def test_stopping_words_in_order_and_other_options(page, served):
-    page.text.fill("The boat ___{2} and " * 60)
+    page.text.fill(LONG["text"])
     page.n.fill("16")
-    page.steps.fill("128")
+    page.steps.fill("8")
     page.go.click()
     expect(page.watch).to_be_visible()
     page.stop.click()
@@ -160,24 +263,26 @@ def test_stopping_words_in_order_and_other_options(page, served):
         assert page.page.locator('.word[aria-pressed="true"]').all_text_contents() == fill
 
 
-def test_mistakes_are_sentences(page):
-    page.text.fill("a ___{3 b")
-    page.go.click()
-    expect(page.error).to_contain_text("is not closed")
+def test_mistakes_are_sentences_and_clear_what_was_there(page):
     page.text.fill("a ___{1} b")
     page.go.click()
     page.filled()
-    page.text.fill("another ___")
-    page.again.click()
-    expect(page.error).to_contain_text("The text has changed")
+    page.text.fill("a ___{3 b")
+    page.go.click()
+    expect(page.error).to_contain_text("is not closed")
+    expect(page.found).to_be_hidden()
+    expect(page.watch).to_be_hidden()
+    page.text.fill(" ")
+    page.go.click()
+    expect(page.error).to_contain_text("The text is empty")
+    page.text.fill("a ___ b")
     page.n.fill("99")
     page.more.evaluate("element => { element.open = false; }")
     page.go.click()
-    expect(page.error).to_contain_text("99")
-    page.more.evaluate("element => { element.open = true; }")
+    expect(page.error).to_have_text("Fills must be a whole number from 1 to 16.")
+    expect(page.n).to_be_focused()
     page.n.fill("1")
     page.key.fill("wrong")
-    page.text.fill("a ___ b")
     page.go.click()
     expect(page.error).to_contain_text("the API key is wrong")
     expect(page.key).to_be_focused()
@@ -186,19 +291,46 @@ def test_mistakes_are_sentences(page):
     expect(page.error).to_contain_text("cannot be reached")
 
 
-def test_narrow_and_dark(browser, served):
-    page = Page(browser, served, viewport={"width": 340, "height": 700}, color_scheme="dark")
+def test_whoever_waits_is_told(page, served):
+    opened = [served.open("POST", "/v1/infill", LONG, {"Authorization": "Bearer key"}) for _ in range(THREADS)]
+    while served.health()["at_work"] < THREADS:
+        pass
+    page.text.fill("a ___{1} b")
+    page.go.click()
+    expect(page.status).to_have_text("waiting; you are next")
+    for each in opened:
+        each.close()
+    page.filled()
+
+
+@pytest.mark.parametrize(("width", "height"), [(320, 640), (768, 900), (1400, 900)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_anyone_can_use_it(browser, served, width, height, scheme):
+    """axe-core finds nothing, and nothing is wider or the chart taller than the window; padlocks can be hit."""
+    page = Page(browser, served, viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.clean()
     page.text.fill("My sister ___{4} the garden, and the harbour ___{3}.")
     page.go.click()
     page.filled()
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= 340
+    page.page.locator(".whole").first.click()
+    page.clean()
+    page.edit.click()
+    page.clean()
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.stage.bounding_box()["height"] < height
+    assert page.player_above()
+    for lock in page.page.locator(".whole").all():
+        box = lock.bounding_box()
+        assert min(box["width"], box["height"]) >= 24
+    page.edit.click()
+    page.text.fill("a ___{3 b")
+    page.go.click()
+    expect(page.error).to_be_visible()
+    page.clean()
     ink, ground = page.page.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
-    assert sum(map(int, re.findall(r"\d+", ink)[:3])) > 400 > sum(map(int, re.findall(r"\d+", ground)[:3]))
-    unlabelled = page.page.locator("input:visible, select:visible, textarea:visible").evaluate_all(
-        "all => all.filter((each) => !each.labels?.length && !each.getAttribute('aria-label')).map((each) => each.id)"
-    )
-    assert unlabelled == []
+    bright = [sum(map(int, re.findall(r"\d+", each)[:3])) for each in (ink, ground)]
+    assert (bright[0] > 400 > bright[1]) == (scheme == "dark")
     assert page.wrong == []
     page.page.close()

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -18,7 +19,8 @@ from served import LONG, ROOT, THREADS, Served, asked, small_model
 import ddot
 from ddot.infill.settings import Settings
 from ddot.infill.template import between, parse
-from ddot.serve.app import Access, make_app
+from ddot.serve.access import Access
+from ddot.serve.app import make_app
 from ddot.serve.jobs import Work
 
 
@@ -47,7 +49,8 @@ def same(answers):
 
 
 def middle(model, before, after, n=1, most=None, **settings):
-    (found,) = model.answers([model.request(between(before, after, most), Settings(n=n, **settings))])
+    request = model.request(between(before, after), Settings(n=n, **settings))
+    (found,) = model.answers([replace(request, tokens=most)])
     return [each.infill.fills[0] for each in found.best]
 
 
@@ -68,9 +71,28 @@ def test_answers_are_those_of_the_model(served, model, settings):
     assert found["literals"] == list(parse(text).literals)
     assert found["blanks"] == [{"least": 1, "most": 4}, {"least": 1, "most": None}]
     assert (found["steps"], found["seed"], found["model"]) == (settings["steps"], settings.get("seed", 0), "tiny")
-    *frames, last = served.events("/v1/infill", text=text, **settings)
+    begin, *events, last = served.events("/v1/infill", text=text, **settings)
     assert plain(last) == plain(found)
+    assert begin["type"] == "start"
+    frames = [event for event in events if event["type"] == "frame"]
     assert {frame["attempt"] for frame in frames} >= {each["attempt"] for each in last["results"]}
+    first = [event for event in events if event["type"] == "first"]
+    assert len(first) == (settings.get("n", 1) > 1)  # the answer that is got alone, before the others
+    for event in first:
+        assert plain(event) == same(model.infill(text, **{**settings, "n": 1}))
+        assert plain(event)[0] in plain(last)
+    # What is found so far, in reading order: the last frames of an attempt hold its fills.
+    kept, texts = {}, {}
+    for frame in frames:
+        if frame["step"] == 0:
+            kept[frame["attempt"], frame["window"]] = frame
+        start = kept[frame["attempt"], frame["window"]]
+        for number, slots in enumerate(start.get("slots", [])):
+            words = "".join(frame["tokens"][slot] or "" for slot in slots)
+            texts[frame["attempt"], start["first_blank"] + number] = words.strip()
+    for each in last["results"]:
+        fills = [fill for fill, locked in zip(each["fills"], begin["locked"], strict=True) if locked is None]
+        assert [texts[each["attempt"], number] for number in range(len(fills))] == [fill.strip() for fill in fills]
 
 
 @pytest.mark.parametrize("asked_so", [{"free": "boat dawn garden"}, {"text": "boat dawn garden", "free": True}])
@@ -81,7 +103,7 @@ def test_words_in_order(served, model, asked_so):
 
 def test_a_stream_has_a_frame_a_step_and_then_the_result(served, model):
     text = "The small ___{3} at dawn."
-    *frames, last = served.events("/v1/infill", text=text, steps=5, terminal="grid")
+    _, *frames, last = served.events("/v1/infill", text=text, steps=5, terminal="grid")
     wanted = list(model.stream(text, steps=5, terminal="grid"))
     assert [frame["type"] for frame in frames] == ["frame"] * len(wanted)
     assert [frame["tokens"] for frame in frames] == [frame.pieces for frame in wanted]
@@ -97,7 +119,7 @@ def test_a_stream_has_a_frame_a_step_and_then_the_result(served, model):
 
 def test_windows_of_a_long_text_are_streamed_in_turn(served, model):
     text = "The boat ___{1} and " * 12 + "rest."
-    *frames, last = served.events("/v1/infill", text=text, steps=1)
+    _, *frames, last = served.events("/v1/infill", text=text, steps=1)
     assert plain(last) == same(model.infill(text, steps=1))
     windows = [frame["window"] for frame in frames]
     assert windows == sorted(windows)
@@ -141,12 +163,22 @@ def test_n_predict_bounds_tokens(served, n_predict):
         assert found["stop_type"] == ("limit" if found["tokens_predicted"] == n_predict else "eos")
 
 
-def test_time_limits_are_kept_by_fewer_steps(served):
-    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 128, "n_predict": 40}
+def test_time_limits_are_kept_by_fewer_words(served):
+    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 128}
+    assert served.post("/infill", **asked_for, t_max_predict_ms=-1)["tokens_predicted"] > 3
     hurried = served.post("/infill", **asked_for, t_max_predict_ms=1)
-    assert served.post("/infill", **asked_for, t_max_predict_ms=-1)["content"]
-    one_step = served.post("/infill", **{**asked_for, "steps": 1})
-    assert hurried["content"] == one_step["content"]
+    assert 1 <= hurried["tokens_predicted"] <= 3
+    # No token is worse for it: each had a step of its own.
+    bounded = served.post("/infill", **asked_for, n_predict=hurried["tokens_predicted"])
+    assert hurried["content"] == bounded["content"]
+
+
+def test_several_completions_for_editors(served):
+    asked_for = {"input_prefix": "The boat", "input_suffix": " at dawn.", "steps": 2, "n_cmpl": 3}
+    found = served.post("/infill", **asked_for)
+    assert [each["index"] for each in found] == [0, 1, 2]
+    events = served.events("/infill", **asked_for)
+    assert [each["content"] for each in events if not each["stop"]] == [each["content"] for each in found]
 
 
 @pytest.mark.parametrize("prefix", ["", "text"])
@@ -195,7 +227,7 @@ def test_completions(served, model):
     assert found["id"].startswith("cmpl-")
     usage = found["usage"]
     encode = model.tokenizer.encode
-    assert usage["prompt_tokens"] == len(encode("The small ___ boat")) + len(encode(" at dawn."))
+    assert usage["prompt_tokens"] == len(encode(" The small ___ boat")) + len(encode(" at dawn.")) + 2  # the edges
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
@@ -230,15 +262,23 @@ def test_models_health_and_page(served):
     assert status == 200
     assert [one["id"] for one in found["data"]] == ["tiny"]
     assert found["object"] == "list"
+    assert served.ask("GET", "/v1/models/tiny")[2] == found["data"][0]
+    status, _, found = served.ask("GET", "/v1/models/other")
+    assert (status, found["error"]["code"]) == (404, "not_found")
     assert served.health()["status"] == "ok"
-    status, headers, page = served.ask("GET", "/")
+
+
+@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/icon.svg"])
+def test_the_page_has_no_room_for_others_scripts(served, path):
+    status, headers, content = served.ask("GET", path)
     assert status == 200
-    assert headers.get_content_type() == "text/html"
-    assert "default-src 'none'" in headers["Content-Security-Policy"]
-    assert "<textarea" in page
+    policy = dict(part.split(maxsplit=1) for part in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert {policy["script-src"], policy["style-src"], policy["connect-src"]} == {"'self'"}
+    assert headers["X-Content-Type-Options"] == "nosniff"
     assert "access-control-allow-origin" not in headers
-    for outside in ("src=", "@import", "url(", "innerHTML", "insertAdjacent", "document.write", "eval("):
-        assert outside not in page
+    for outside in ("://", "@import", "url(", "innerHTML", "insertAdjacent", "document.write", "eval(", "style="):
+        assert outside not in content.replace("http://www.w3.org/2000/svg", "")
 
 
 SERVING = (ROOT / "docs" / "serving.md").read_text()
@@ -264,12 +304,12 @@ def refused(served, path, body, headers=None):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "not JSON"),
+        (b"", "the body is empty"),
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"seed": ' + b"9" * 5000 + b"}", "not JSON"),
-        (b'"text"', "wanted an object"),
+        (b'"text"', "wanted a JSON object"),
         ({}, '"text" or "free"'),
         ({"text": 5}, '"text" is 5; wanted a string'),
         ({"text": None}, '"text" or "free"'),
@@ -342,8 +382,10 @@ def test_bodies_that_are_too_large(served):
 
 
 def test_other_addresses(served):
-    schema = served.ask("GET", "/openapi.json")[2]["paths"]["/v1/infill"]["post"]["requestBody"]["content"]
-    assert {"text", "n", "steps", "terminal", "stream"} <= set(schema["application/json"]["schema"]["properties"])
+    schema = served.ask("GET", "/openapi.json")[2]
+    asked = schema["components"]["schemas"]["InfillRequest"]["properties"]
+    assert {"text", "n", "steps", "terminal", "stream"} <= set(asked)
+    assert asked["steps"]["anyOf"][0]["maximum"] == 128
     for method, path, status in [("GET", "/nowhere", 404), ("GET", "/infill", 405), ("DELETE", "/v1/models", 405)]:
         got, _, found = served.ask(method, path)
         assert got == status
@@ -385,7 +427,7 @@ def test_a_full_queue_says_come_back_and_who_leaves_stops_his_work(served, strea
 
 
 def test_keys_origins_and_no_queue(folder):
-    with Served("--model", folder, "--api-key", "söcret", "--allow-origin", "http://a.example", "--queue", 0) as server:
+    with Served("--model", folder, "--allow-origin", "http://a.example", "--queue", 0, key="söcret") as server:
         assert server.health()["status"] == "ok"
         assert server.ask("GET", "/")[0] == 200
         body = {"text": "a ___{1}", "steps": 1}
@@ -399,7 +441,8 @@ def test_keys_origins_and_no_queue(folder):
         status, headers, found = server.ask("POST", "/v1/infill", body, key)
         assert (status, len(found["results"])) == (200, 1)
         assert headers["Access-Control-Allow-Origin"] == "http://a.example"
-        other = server.ask("POST", "/v1/infill", body, {**key, "Origin": "http://b.example"})[1]
+        status, other, found = server.ask("POST", "/v1/infill", body, {**key, "Origin": "http://b.example"})
+        assert (status, found["error"]["code"]) == (403, "wrong_origin")
         assert "Access-Control-Allow-Origin" not in other
         preflight = {"Origin": "http://a.example", "Access-Control-Request-Method": "POST"}
         assert server.ask("OPTIONS", "/v1/infill", None, preflight)[0] == 200
@@ -431,7 +474,9 @@ def test_mistakes_on_the_command_line(folder, monkeypatch, capsys):
             (["--host", "no.such.host.invalid"], "cannot listen at"),
             (["--port", "0", "--model", "no/such/folder"], "no model at"),
             (["--port", "0", "--queue", "-1"], "0 or more"),
-            (["--port", "0", "--api-key", " "], "is empty"),
+            (["--port", "0", "--time-limit", "0"], "above 0"),
+            (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key in no/such/file"),
+            (["--port", "0", "--api-key-file", os.devnull], "0 lines"),
         ]:
             monkeypatch.setattr(sys, "argv", ["ddot", "serve", *arguments])
             with pytest.raises(SystemExit) as stopped:
@@ -455,7 +500,7 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
 def test_every_route_with_types_checked(model):
     """In this process, where signatures are checked."""
     work = Work(1, 1)
-    app = make_app(model, work, Access(api_key="k", allow_origins=("*",)))
+    app = make_app(model, work, Access("k", ("*",)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

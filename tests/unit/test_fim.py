@@ -59,7 +59,7 @@ def test_an_editor_gets_the_fill_between_prefix_and_suffix():
     )
     (request,) = model.asked
     assert request.template.literals == ("a\nb\nThe old", " hall")
-    assert request.template.blanks == (Blank(0, 9),)
+    assert (request.template.blanks, request.tokens) == ((Blank(0),), 9)
     assert request.seconds == 0.25
     assert (request.settings.seed, request.settings.n) == (3, 1)  # an editor shows one
     assert (found["content"], found["stop_type"], found["truncated"]) == ("lamp in the", "eos", False)
@@ -72,7 +72,7 @@ def test_an_editor_gets_the_fill_between_prefix_and_suffix():
 def test_no_bound_and_one_beyond_the_slots_are_none(n_predict):
     model = Scripted("lamp")
     edited(model, n_predict=n_predict, t_max_predict_ms=-1)
-    assert model.asked[0].template.blanks == (Blank(0),)
+    assert model.asked[0].tokens is None
     assert model.asked[0].seconds is None
 
 
@@ -115,9 +115,9 @@ def test_completions_have_n_choices_for_every_prompt_and_count_tokens():
     ]
     assert [choice["index"] for choice in found["choices"]] == list(range(6))
     assert {choice["finish_reason"] for choice in found["choices"]} == {"stop"}
-    count = {text: len(TOKENIZER.encode(text)) for text in ("The", "Our old", " hall", "lamp", "door")}
+    count = {text: len(TOKENIZER.encode(text)) for text in ("lamp", "door")}
     usage = found["usage"]
-    assert usage["prompt_tokens"] == count["The"] + count["Our old"] + 2 * count[" hall"]
+    assert usage["prompt_tokens"] == 2 * 7  # tokens read
     assert usage["completion_tokens"] == 2 * (2 * count["lamp"] + count["door"])
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
@@ -139,3 +139,9 @@ def test_more_answers_than_allowed_are_refused():
     for settings in ({"n": 17}, {"steps": 129}, {"n": 0}):
         with pytest.raises(ValueError, match=next(iter(settings))):
             dataclasses.asdict(EditorRequest(**settings).settings)
+
+
+@pytest.mark.parametrize("n_cmpl", [2, 5])
+def test_several_completions_are_a_list(n_cmpl):
+    found = edited(Scripted("lamp", "door"), n_cmpl=n_cmpl, response_fields=["index", "content"])
+    assert found == [{"index": i, "content": ("lamp", "door")[i % 2]} for i in range(n_cmpl)]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 pytest.importorskip("fastapi", reason="serving needs the extra `serve`")
-from ddot.serve.jobs import Full, Stopped, Work
+from ddot.serve.jobs import Full, Late, Stopped, Work
 from ddot.serve.llama_cpp import nested
 
 
@@ -28,14 +28,14 @@ def endless(log):
         log.append("closed")
 
 
-def run(scenario, threads=1, queue=2):
+def run(scenario, threads=1, queue=2, seconds=60.0):
     async def with_work():
-        work = Work(threads, queue)
+        work = Work(threads, queue, seconds)
         try:
             await asyncio.wait_for(scenario(work), 20)
         finally:
             await asyncio.to_thread(work.close)
-        assert work.jobs == set()
+        assert not work.jobs
 
     asyncio.run(with_work())
 
@@ -108,6 +108,32 @@ def test_closing_stops_what_is_at_work_and_what_waits():
                 await job.result()
         with pytest.raises(Stopped):
             work.start(counting(1))
+
+    run(scenario)
+
+
+def test_late_jobs_are_told_at_once_and_leave_room():
+    async def scenario(work):
+        log = []
+        jobs = [work.start(endless(log)), work.start(endless(log))]
+        for job in jobs:
+            with pytest.raises(Late, match=r"0\.2 seconds"):
+                await job.result()
+        while work.jobs:
+            await asyncio.sleep(0.001)
+        assert log[:1] == ["closed"]
+
+    run(scenario, seconds=0.2)
+
+
+def test_draining_finishes_what_was_begun_and_what_waits():
+    async def scenario(work):
+        jobs = [work.start(counting(3)) for _ in range(3)]
+        assert jobs[2].ahead >= 1
+        work.drain()
+        with pytest.raises(Stopped):
+            work.start(counting(1))
+        assert [await job.result() for job in jobs] == [3, 3, 3]
 
     run(scenario)
 

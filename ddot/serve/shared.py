@@ -1,0 +1,91 @@
+"""A model on a GPU, where requests that come at the same time share batches.
+
+One thread takes all requests that wait, up to a batch, and fills them together; rows have a fixed shape there, so each
+answer is the one it would get alone. A request whose states are watched is filled by itself, between the others' steps.
+"""
+
+import queue
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+from ddot.infill import answers
+from ddot.infill.answers import Answers, Request
+from ddot.infill.engine import Step, Steps
+from ddot.infill.model import Model
+from ddot.infill.scheduler import inside
+
+_LOOK = 0.02  # seconds between looks at whether a request is still wanted
+
+Waiting = tuple[Request, "Future[Answers]"]
+
+
+class Shared(Model):
+    """The same model. Use it from one thread for each request."""
+
+    def __init__(self, model: Model):
+        super().__init__(model.denoiser, model.tokenizer, model.name, model.threads, model.engine.shape)
+        self.lock = threading.Lock()
+        self.waiting: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True, name="batches").start()
+
+    def steps(self, request: Request) -> Steps[Answers]:
+        """The answers to a request, computed with those of others; to stop reading is to leave the queue."""
+        if request.begin:  # whether a word is whole shows in its states
+            return (yield from self.watched(request))
+        future: Future[Answers] = Future()
+        self.waiting.put((request, future))
+        try:
+            while True:
+                try:
+                    return future.result(_LOOK)
+                except TimeoutError:
+                    yield Step()
+        finally:
+            future.cancel()
+
+    def watched(self, request: Request) -> Steps[Answers]:
+        """As `Model.steps`: every step with its states."""
+        steps = super().steps(request)
+        while True:
+            try:
+                with self.lock:
+                    step = next(steps)
+            except StopIteration as end:
+                return end.value
+            yield step
+
+    def _work(self) -> None:
+        while True:
+            batch = [self.waiting.get()]
+            while len(batch) < self.engine.shape.rows and not self.waiting.empty():
+                batch.append(self.waiting.get())
+            self._fill([each for each in batch if each[1].set_running_or_notify_cancel()])
+
+    def _fill(self, batch: list[Waiting]) -> None:
+        """Fill requests together; where that fails, each by itself, so that only the one at fault fails."""
+        steps = inside(self._computing, answers.answers([request for request, _ in batch], self.engine))
+        try:
+            found = self._result(steps) if batch else []
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
+            else:
+                for each in batch:
+                    self._fill([each])
+            return
+        for (_, future), answer in zip(batch, found, strict=True):
+            future.set_result(answer)
+
+    def _result(self, steps: Any) -> list[Answers]:
+        while True:
+            try:
+                with self.lock:
+                    next(steps)
+            except StopIteration as end:
+                return list(end.value)
+
+
+def watched(model: Model, request: Request) -> Steps[Answers]:
+    """The steps of a request with their states."""
+    return model.watched(request) if isinstance(model, Shared) else model.steps(request)
