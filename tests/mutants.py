@@ -802,7 +802,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "network/trunk.py",
         [
             ("a cache that keeps old values", "values[:, part] = k, v", "values[:, part] = k, values[:, part]"),
-            ("a cache that is not updated", "return _attention(q, keys, values)", "return _attention(q, k, v)"),
+            ("a cache that is not updated", "return attend(q, keys, values)", "return attend(q, k, v)"),
         ],
     ),
     (
