@@ -340,7 +340,7 @@ class Engine:
         return [known[key] for key in keys]
 
     def _planning_slots(self, window: Window) -> int:
-        return self.planner.slots(window.view.prompt, self.model.config.slots, self.shape.width)
+        return self.planner.slots(window.view.prompt, self.model.config.slots)
 
     def _plan(self, windows: list[Window]) -> Steps[list[Chances]]:
         prompts = [window.view.prompt for window in windows]

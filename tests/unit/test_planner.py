@@ -33,11 +33,11 @@ def quantile(weights, share):
 
 
 def test_the_first_draws_are_quantiles_of_the_distribution_without_nothing():
-    weights = [5.0, 1.0, 2.0, 3.0, 2.1, 1.0, 1.2]
-    upper, lower = chosen("a ___ b", weights, 0)[0], chosen("a ___ b", weights, 1)[0]
-    assert 0 < lower < upper
-    assert upper == quantile([0.0, *weights[1:]], 0.7)
-    assert lower == quantile([0.0, *weights[1:]], 0.5)
+    weights = [5.0, 1.0, 2.5, 2.5, 2.1, 1.0, 1.2]
+    median, upper, lower = (chosen("a ___ b", weights, draw)[0] for draw in range(3))
+    assert 0 < lower < median < upper
+    for length, share in ((median, 0.5), (upper, 0.7), (lower, 0.3)):
+        assert length == quantile([0.0, *weights[1:]], share)
 
 
 def test_a_blank_holds_a_word_however_likely_nothing_is():
