@@ -1160,7 +1160,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("lengths never drawn", "choose = drawn_length if draw else mean_length", "choose = mean_length"),
             ("blanks drawn in one order", "(draw ^ (8 * swap).astype(np.int64))", "draw"),
             ("draws that are not spread", "* _GOLDEN) % 1)", "* 0.0) % 1)"),
-            ("words of one token each", "round(TOKENS_A_WORD * blank.least)", "blank.least"),
+            ("fewer tokens than words", "max(length, blank.least)", "length"),
             (
                 "more tokens than words",
                 "most = SLOTS if blank.most is None else planner.most_tokens(blank.most)",

@@ -13,7 +13,7 @@ from ddot.core.positions import grid_terminal
 from ddot.core.records import Prompt, to_device
 from ddot.core.rng import fold, uniform
 from ddot.infill.template import Blank
-from ddot.infill.view import SLOTS, TOKENS_A_WORD, View
+from ddot.infill.view import SLOTS, View
 from ddot.methods.ddot import DDOT
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
@@ -95,7 +95,7 @@ class TextPlanner:
         return chances
 
     def most_tokens(self, words: int) -> int:
-        return words + words // 2 + min(words, 1)  # marks, and words of several tokens
+        return words + min(words, 1) + words // 6  # marks; with more, a word is forced to go on where it should end
 
 
 PLANNERS: dict[str, Planner] = {"grid": GridPlanner(), "text": TextPlanner()}
@@ -158,8 +158,7 @@ def within_bounds(
     wanted = []
     for blank, length in zip(blanks, lengths, strict=True):
         most = SLOTS if blank.most is None else planner.most_tokens(blank.most)
-        fewest = blank.least if blank.least < 2 else round(TOKENS_A_WORD * blank.least)
-        wanted.append(min(max(length, fewest), most))
+        wanted.append(min(max(length, blank.least), most))
     left = max(SLOTS - len(view.prompt), sum(least)) - sum(least)
     beyond = np.array(wanted) - np.array(least)
     if beyond.sum() > left:
