@@ -11,6 +11,7 @@ from commands import ddot
 
 import ddot as package
 from ddot.core.records import UNKNOWN, Prediction, State
+from ddot.infill.settings import Settings
 from ddot.infill.template import avoided
 from ddot.infill.word_rules import Avoiding
 
@@ -31,11 +32,18 @@ TEXT = "We were so ___ wedding."
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [TEXT, "It was ___ in ___{1,3}, so we ___.", 'She said "___" and left___{0,2}.'])
 def test_own_fills_are_scored_as_the_models_are(embedded, text):
-    for answer in embedded.infill(text, n=3):
-        again = embedded.scored(text, answer.fills)
-        assert again.text == answer.text
-        assert again.scores == pytest.approx(answer.scores, abs=1e-6)
-        assert embedded.score(text, answer.fills) == pytest.approx(answer.score, abs=1e-6)
+    """Where the model wrote a word in other tokens than the tokenizer does, the score is that of another spelling."""
+    (found,) = embedded.answers([embedded.request(text, Settings(n=3))])
+    usual = 0
+    for answer in found.best:
+        mine = answer.infill
+        again = embedded.scored(text, mine.fills)
+        assert again.text == mine.text
+        if answer.tokens == sum(len(embedded.tokenizer.encode(" " + fill.strip())) for fill in mine.fills if fill):
+            assert again.scores == pytest.approx(mine.scores, abs=1e-6)
+            assert embedded.score(text, mine.fills) == pytest.approx(mine.score, abs=1e-6)
+            usual += 1
+    assert usual
 
 
 @pytest.mark.slow
