@@ -84,7 +84,7 @@ class TextPlanner:
     def slots(self, prompt: Prompt, usual: int) -> int:
         placeholders = 0 if prompt.free else int(prompt.is_open.sum())
         slots = len(prompt) + placeholders + _SPARE
-        return _SHARED * -(-max(slots, usual if prompt.free else 0) // _SHARED)
+        return _SHARED * -(-slots // _SHARED)
 
     def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
         start = to_device(Planning().start([prompt.example for prompt in prompts], L, model.vocabulary), model.device)
