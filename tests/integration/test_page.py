@@ -241,8 +241,7 @@ def test_stopping_words_in_order_and_other_options(page, served):
     page.n.fill("16")
     page.steps.fill("8")
     page.go.click()
-    expect(page.watch).to_be_visible()
-    page.stop.click()
+    page.stop.click()  # at once: a busy machine may show the first words only when the last are done
     expect(page.status).to_have_text("stopped")
     expect(page.go).to_be_enabled()
     page.text.fill("boat ___ dawn")

@@ -10,7 +10,7 @@ import ddot
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
 pytest.importorskip("pyarrow", reason="Ray Data needs pyarrow")
-ROWS = 256
+ROWS = 96
 
 
 @pytest.fixture(scope="module")

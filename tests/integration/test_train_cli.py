@@ -224,7 +224,7 @@ MISTAKES = {
     ),
     "zeros": (lambda place: (["toy"], [_text(place, "a.txt", b"abc\n\0\0\0\n")]), ["a.txt", "binary"]),
     "no such text": (lambda place: (["toy"], ["data.texts=nowhere.txt"]), ["no text at nowhere.txt"]),
-    "no such model": (lambda place: (["toy"], ["start=nowhere"]), ["no model at nowhere"]),
+    "no such model": (lambda place: (["toy"], ["start=nowhere"]), ["nowhere", "ddot convert"]),
 }
 
 
