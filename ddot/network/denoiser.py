@@ -43,12 +43,13 @@ class DenoiserConfig:
     gap_lengths: bool = False  # an embedding of known ones, a head for unknown ones
     slots: int = 64  # L when lengths are unknown: the most common one in training
     # How `infill` uses this model. planner: predicts lengths from DDOT's start at t = 1 ("grid"), or from the prompt as
-    # text with placeholders ("text"). order: tokens are revealed "surest" first, or "left-to-right".
+    # text with placeholders ("text"). order: tokens are revealed "surest" first or "left-to-right", or written causally
+    # after an "outline" of the text (`methods.outline`).
     planner: str = "grid"
     order: str = "surest"
 
     def __post_init__(self) -> None:
-        for name, known in (("planner", ("grid", "text")), ("order", ("surest", "left-to-right"))):
+        for name, known in (("planner", ("grid", "text")), ("order", ("surest", "left-to-right", "outline"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is '{getattr(self, name)}'; it must be {' or '.join(known)}")
 

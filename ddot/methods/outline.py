@@ -1,0 +1,114 @@
+"""Write the blanks from left to right, after an outline of the whole text: how the product fills.
+
+A row is `outline [sep] text`, read causally, as the base language model reads. The outline is the prompt with one
+[mask] in every gap that may hold text. In a gap each prediction is a token, or [sep]: "the gap ends here"; then the
+prompt's own token is read, so what the network reads is always natural text. Every token of every gap is supervised in
+one pass, conditioned on exactly what sampling gives it: the whole prompt, and the text so far. Lengths need no plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ddot.core.records import (
+    AFTER,
+    BOTH,
+    NOT_PROMPT,
+    PAD,
+    PROMPT,
+    RESPONSE,
+    UNKNOWN,
+    UNKNOWN_LENGTH,
+    Example,
+    Slots,
+    State,
+    Vocabulary,
+)
+from ddot.core.shapes import Keys, Times
+from ddot.methods.layout import in_line
+from ddot.methods.losses import Losses, token_losses
+from ddot.network.denoiser import Denoiser
+from ddot.network.trunk import left_to_right
+
+END = 3  # a kind of slot: the given token after a gap, before which the gap's end is predicted
+
+
+@dataclass(frozen=True)
+class Outline:
+    """`width`: slots of a row as a multiple of L; longer rows lose their end. Width 1: no outline, plain text.
+
+    Plain text is next-token prediction. It keeps what the base knows, and makes a judge of whole texts.
+    """
+
+    width: float = 1.75
+    plain: bool = False
+
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
+        """Rows `outline [sep] text [pad]…` in a line, never noisy. Only the outline has hints."""
+        rows = [_row(example, vocabulary, self.plain) for example in examples]
+        columns = [np.full((len(rows), int(self.width * L)), empty) for empty in _EMPTY]
+        columns[0][:] = vocabulary.pad
+        for row, parts in enumerate(rows):
+            for column, part in zip(columns, parts, strict=True):
+                column[row, : len(part)] = part[: column.shape[1]]
+        x, kind, hint, gap_length = map(torch.from_numpy, columns)
+        z = torch.from_numpy(in_line(kind.numpy() == PROMPT, keys))
+        still = torch.zeros(len(rows))
+        return Slots(x_0=x, z_0=z, z_T=z, kind=kind, hint=hint, gap_length=gap_length, t=still, u=torch.ones_like(z))
+
+    def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
+        """Cross entropy of every token of a gap and of its end. Nothing moves, so λ is unused."""
+        predicts, target = targets(slots, model.vocabulary)
+        at = predicts.flatten().nonzero()[:, 0]
+        state = State(x=slots.x_0, z=slots.z_0, hint=slots.hint, gap_length=slots.gap_length, t=slots.t)
+        h, velocity = model.read(state, left_to_right)
+        return token_losses(model, h, velocity, at, target.flatten()[at])
+
+
+def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
+    """(slots that predict what comes next, the targets): the tokens of gaps, [sep] where a gap ends."""
+    kind, following = pad(slots.kind[:, 1:], (0, 1), value=PAD), pad(slots.x_0[:, 1:], (0, 1))
+    return (kind == RESPONSE) | (kind == END), torch.where(kind == END, vocabulary.sep, following)
+
+
+_EMPTY = (0, PAD, NOT_PROMPT, UNKNOWN_LENGTH)
+Row = tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"], Int[np.ndarray, "n"], Int[np.ndarray, "n"]]
+
+
+def _row(example: Example, vocabulary: Vocabulary, plain: bool) -> Row:
+    """(tokens, kinds, hints, gap lengths) of a row."""
+    n = len(example.tokens)
+    vocabulary.check(example.tokens)
+    if plain:
+        kinds = np.full(n, RESPONSE)
+        kinds[:1] = PROMPT
+        return example.tokens, kinds, np.full(n, NOT_PROMPT), np.full(n, UNKNOWN_LENGTH)
+    first, is_open = outline(example, vocabulary)
+    kinds = np.where(example.is_prompt, PROMPT, RESPONSE)
+    given = np.flatnonzero(example.is_prompt)
+    kinds[given[1:][is_open[:-1]]] = END
+    return (
+        np.concatenate([first.tokens, example.tokens]),
+        np.concatenate([np.full(len(first.tokens), PROMPT), kinds]),
+        np.concatenate([first.hints, np.full(n, NOT_PROMPT)]),
+        np.concatenate([first.gap_lengths, example.gap_lengths]),
+    )
+
+
+def outline(example: Example, vocabulary: Vocabulary) -> tuple[Example, Bool[np.ndarray, "given"]]:
+    """(`prompt [sep]`, whether text may follow each given token). Located gaps have a [mask], free ones have none."""
+    given = np.flatnonzero(example.is_prompt)
+    hints = example.hints[given]
+    located = np.isin(hints, (AFTER, BOTH))
+    places = np.arange(len(given)) + np.cumsum(located) - located
+    total = len(given) + int(located.sum()) + 1
+    tokens = np.full(total, vocabulary.mask)
+    hint, gap_length = np.full(total, UNKNOWN), np.full(total, UNKNOWN_LENGTH)
+    tokens[places], tokens[-1] = example.tokens[given], vocabulary.sep
+    hint[places], gap_length[places] = hints, example.gap_lengths[given]
+    return Example(tokens, np.ones(total, bool), hint, gap_length), located | (hints == UNKNOWN)
