@@ -73,7 +73,8 @@ def finetune(
     try:
         result = train_on(texts, output, find(model), minutes, device or ("cuda" if cuda() else "cpu"), seed, tell)
     finally:
-        bar.stop()
+        if bar.live.is_started:  # stopping another prints an empty line
+            bar.stop()
     print(json.dumps(asdict(result)))
     nats = f"{result.nats_before:.3f} nats per missing token of the text held out"
     if result.kept:

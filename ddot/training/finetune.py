@@ -105,7 +105,7 @@ def finetune(
         before = measured()
         tell(0.0, {"before": before.mean().item()})
         now = time.perf_counter()
-        end = began + 60 * minutes - (len(_SHARES) + 0.5) * (now - first) - 5  # to measure again, and to save
+        end = began + 60 * minutes - (len(_SHARES) + 1) * (now - first) - 10  # to measure again, and save
         old = _learning(model)
         step, most = 0, max(1.0, _PASSES * packed[0]["tokens"] / learner.settings.slots)
         with interruptions(notice="ddot: saving what was learnt; press Ctrl-C again to drop it\n") as interrupted:
