@@ -2,6 +2,9 @@
 
 import os
 import signal
+import sys
+from contextlib import suppress
+from types import FrameType
 
 # Idle OpenMP threads that spin steal the cores from everybody else: 3x slower on a busy machine.
 # Must be set before torch is imported.
@@ -9,17 +12,32 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def main() -> None:
-    hear = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, _stop)  # in the middle of an import Ctrl-C would be a traceback
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _hear)
     from ddot.cli import run
 
     try:
-        signal.signal(signal.SIGINT, hear)
         run()
     except KeyboardInterrupt:
         _stop()
+    except SystemExit as end:
+        if end.code == 130:  # Python would die of the signal if it came while a library executed source code
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(130)
+        raise
     finally:
         signal.signal(signal.SIGINT, _stop)
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C. During an import the process ends at once: libraries make other errors of it, and a traceback."""
+    inside = frame
+    while inside is not None:
+        if inside.f_code.co_filename.startswith("<frozen importlib"):
+            _stop()
+        inside = inside.f_back
+    signal.default_int_handler(number, frame)
 
 
 def _stop(*_: object) -> None:

@@ -203,18 +203,19 @@ def _infill_file(
     quiet: bool,
     how: dict[str, Any],
 ) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from ddot.infill.jsonl import STREAM, Job
-    from ddot.infill.model import EMBEDDED_NAME
-    from ddot.training.distributed import barrier, largest, processes
-
     if source is None or output is None:
         there, missing = ("--output", "--input") if source is None else ("--input", "--output")
         raise ValueError(f"{there} fills a file and needs {missing} as well")
     if unwanted:
         also = ' (a line may have "free" instead of "text", and "fills")'
         raise ValueError(f"--input and --output fill a file; leave out {unwanted[0]}{also}")
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ddot.infill.jsonl import STREAM, Job
+    from ddot.infill.model import EMBEDDED_NAME
+    from ddot.training.distributed import barrier, largest, processes
+
     with processes(device or ("cuda" if cuda() else "cpu"), patience=timedelta(days=30)) as (rank, world, where):
         job = Job(source, output, settings, EMBEDDED_NAME if model is None else model, rank, world)
         filler = load_model(model, str(where), **how)
@@ -231,7 +232,8 @@ def _infill_file(
         try:
             done = job.run(filler, advance)
         finally:
-            bar.stop()
+            if bar.live.is_started:  # stopping another prints an empty line
+                bar.stop()
         barrier()
         stopped = bool(largest(float(done.interrupted and done.lines != lines), 0.0)[0])
         if rank == 0 and not stopped:

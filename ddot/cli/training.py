@@ -73,11 +73,16 @@ def finetune(
     try:
         result = train_on(texts, output, find(model), minutes, device or ("cuda" if cuda() else "cpu"), seed, tell)
     finally:
-        bar.stop()
+        if bar.live.is_started:  # stopping another prints an empty line
+            bar.stop()
     print(json.dumps(asdict(result)))
-    change = f"{result.nats_before:.3f} to {result.nats_after:.3f} nats per missing token of the text held out"
-    learnt = "went down" if result.nats_after < result.nats_before else "did not go down: it learnt nothing of use"
-    print(f"ddot: {learnt}, from {change}; use it with --model {output}", file=sys.stderr)
+    nats = f"{result.nats_before:.3f} nats per missing token of the text held out"
+    if result.kept:
+        after = f"{result.nats_after:.3f} (±{result.nats_error:.3f})"
+        print(f"ddot: went down from {nats} to {after}; use it with --model {output}", file=sys.stderr)
+    else:
+        print(f"ddot: nothing learnt in {result.steps} steps lowers the {nats}", end="; ", file=sys.stderr)
+        print(f"{output} is the model as it was: give more text or --minutes", file=sys.stderr)
     if result.interrupted:
         raise typer.Exit(130)
 

@@ -81,17 +81,19 @@ class Learner:
         return norm
 
     @torch.no_grad()
-    def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
-        """Losses averaged over the same first batches at every call, and over all processes."""
-        count = self.settings.dev_batches
-        total = torch.zeros(len(LOSSES), device=self.device)
-        for step in range(count):
+    def batch_losses(self, plans: Sequence[Plan], batches: Batches) -> Float[Tensor, "batches losses"]:
+        """Losses of each of the first batches, the same ones at every call."""
+        losses = []
+        for step in range(self.settings.dev_batches):
             index, slots = batches[step]
             with self._autocast():
-                total += self.objective(
-                    plans[index].method, to_device(slots, self.device), self.settings.position_factor
-                )
-        return dict(zip(LOSSES, mean(total / count).tolist(), strict=True))
+                slots, factor = to_device(slots, self.device), self.settings.position_factor
+                losses.append(self.objective(plans[index].method, slots, factor))
+        return torch.stack(losses)
+
+    def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
+        """Losses averaged over the same first batches at every call, and over all processes."""
+        return dict(zip(LOSSES, mean(self.batch_losses(plans, batches).mean(0)).tolist(), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """The model as it would be saved now, whole and on the CPU."""

@@ -3,11 +3,15 @@
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from commands import ddot, mistake
 
 from ddot.core.rng import generator
+from ddot.network.folder import load_tensors
+from ddot.network.int8 import compress
+from ddot.training import finetune as module
 from ddot.training.finetune import finetune, held_out, pieces
 
 WHO = ["The baker", "My aunt", "A neighbour", "The captain", "Our teacher"]
@@ -30,15 +34,30 @@ def text(tmp_path_factory):
 
 def test_a_model_learns_what_it_was_not_shown(folder, text, tmp_path):
     output = tmp_path / "mine"
-    done = ddot("finetune", text, "--output", output, "--model", folder, "--minutes", 0.5, "--device", "cpu")
+    done = ddot("finetune", text, "--output", output, "--model", folder, "--minutes", 30, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["nats_after"] < figures["nats_before"] - 0.5
     assert figures["held_out_tokens"] < figures["tokens"] / 5
+    assert figures["kept"] > 0
     filled = ddot("infill", "The baker ___ the old clock at noon.", "--model", output, "--steps", 4)
     assert filled.returncode == 0, filled.stderr
     assert json.loads(ddot("info", output).stdout)["recipe"] == "finetune"
     assert {file.name for file in tmp_path.iterdir()} == {"mine"}
+
+
+@pytest.mark.parametrize("rate", [0.0, 100.0])
+def test_what_does_not_help_is_not_kept(rate, folder, text, tmp_path, monkeypatch):
+    """A rate that learns nothing, and one that destroys the network: the saved weights are those before."""
+    usual = module.settings
+    monkeypatch.setattr(module, "settings", lambda *given: replace(usual(*given), rate=rate, dev_batches=4))
+    monkeypatch.setattr(module, "_PASSES", 0.2)
+    result = finetune([str(text)], tmp_path / "mine", folder, minutes=60.0)
+    assert (result.kept, result.nats_after, result.nats_error) == (0, result.nats_before, 0)
+    assert result.steps > 2
+    before = compress(load_tensors(folder, "model"))
+    saved = load_tensors(tmp_path / "mine", "model")
+    assert all(weight.equal(before[name]) for name, weight in saved.items())
 
 
 def test_pieces_are_trained_on_or_held_out_never_both(text):

@@ -303,14 +303,16 @@ def test_mistakes_are_told_in_a_sentence(toy, call, says):
 
 
 @pytest.mark.slow
-def test_the_number_of_torch_threads_changes_nothing(embedded):
+@pytest.mark.parametrize("precision", ["auto", "float32"])
+def test_the_number_of_threads_changes_nothing(precision):
     """A sum over two halves is another number; one seed gives one answer all the same, and the number is left alone."""
-    before = torch.get_num_threads()
+    model, before = ddot.load(precision=precision), torch.get_num_threads()
     answers = []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            answers.append(embedded.infill(TEXTS[1], steps=4, temperature=0.8, seed=7))
+            model.threads = threads
+            answers.append(model.infill(TEXTS[1:3], steps=4, temperature=0.8, seed=7))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
