@@ -106,7 +106,7 @@ def _read(files: Sequence[Path], bench: Path, metrics: Sequence[str]) -> tuple[d
             rows[row.key] = rows[row.key].updated(row) if row.key in rows else row
     texts: dict[Identity, dict[str, str]] = {}
     for text in read_texts(of_rows):
-        texts.setdefault(text.key, {})[str(text.id)] = text.text
+        texts.setdefault(text.key, {})[text.id] = text.text
     return rows, texts
 
 

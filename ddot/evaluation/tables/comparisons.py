@@ -19,7 +19,7 @@ from ddot.evaluation.tables.lines import (
     rank,
     shortened,
 )
-from ddot.evaluation.tables.page import EMPTY, Cell, Column, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table, joined
 from ddot.evaluation.tables.paper import paper_tables, paper_values, printed
 
 # Metrics that share a column.
@@ -110,21 +110,21 @@ def compare(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
         body, heads = _by_set(sets, lines, metrics, room), [Column(_head(column)) for column in paired(metrics)]
     else:
         columns = (cells(lines, dataset, column) for dataset, column in places)
-        body = [*theirs, *zip((cell(naming.name(line)) for line in lines), *columns, strict=True)]
+        body = [*theirs, *zip(map(naming.name, lines), *columns, strict=True)]
         heads = [Column(_head(column), SETS.get(dataset, dataset) * (len(sets) > 1)) for dataset, column in places]
-    body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in heads))] * (not lines)
+    body += [("ours: no rows", *(EMPTY for _ in heads))] * (not lines)
     task = f" ({kind.task} task)" * (kind.task == "free" and not kind.by_set and room is not None)
     return Table(name, kind.title + task, (Column(""), *heads), body, (*notes_of(lines, metrics, body), *kind.notes))
 
 
 def _by_set(
     sets: Sequence[str], lines: Sequence[Line], metrics: Sequence[str], room: int | None
-) -> list[Sequence[Cell]]:
-    body: list[Sequence[Cell]] = []
+) -> list[Sequence[str]]:
+    body: list[Sequence[str]] = []
     for dataset in sets:
         some = [line for line in lines if dataset in line.rows]
         naming = Naming.of(some, tasks=False)
-        names = (cell(f"{SETS.get(dataset, dataset)}, {line.row.task}: {naming.name(line)}") for line in some)
+        names = (f"{SETS.get(dataset, dataset)}, {line.row.task}: {naming.name(line)}" for line in some)
         body += zip(names, *(cells(some, dataset, column) for column in paired(metrics)), strict=True)
     return body[:room]
 
@@ -145,7 +145,7 @@ def paired(metrics: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _published(
     kind: Comparison, numbers: Mapping[str, Any], places: Sequence[tuple[str, Sequence[str]]], room: int | None
-) -> list[Sequence[Cell]]:
+) -> list[Sequence[str]]:
     """The paper's lines under these columns; without a table of its own, its DDOT-U on each set."""
     if not kind.theirs:
         return []
@@ -160,15 +160,14 @@ def _published(
         found = {m: {dataset: paper_values(str(kind.paper), m, dataset) for dataset, _ in places} for m in models}
     source = numbers.get("source", "paper")
     return [
-        (cell(f"{source}, {model}"), *(cell(papers(values[dataset], column)) for dataset, column in places))
+        (f"{source}, {model}", *(papers(values[dataset], column) for dataset, column in places))
         for model, values in found.items()
     ]
 
 
 def papers(values: Mapping[str, Any], column: Sequence[str]) -> str:
     """The paper's values under one column."""
-    shown = [printed(values.get(metric)) for metric in column]
-    return EMPTY if set(shown) == {EMPTY} else " / ".join(shown)
+    return joined([printed(values.get(metric)) for metric in column])
 
 
 _SWEEPS = {
@@ -208,8 +207,8 @@ def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
     every = [line for points in shown.values() for line in points.values()]
     naming = Naming.of(every, steps=False)
     columns = sorted({x for points in [*map(set, theirs.values()), *map(set, shown.values())] for x in points})
-    body: list[Sequence[Cell]] = [
-        (cell(f"paper, {model}".rstrip(", ")), *(cell(papers(points.get(x, {}), metrics)) for x in columns))
+    body: list[Sequence[str]] = [
+        (f"paper, {model}".rstrip(", "), *(papers(points.get(x, {}), metrics) for x in columns))
         for model, points in theirs.items()
     ]
     for points in shown.values():
@@ -218,9 +217,9 @@ def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
         beside = [line for line in every if place in line.rows]
         made = dict(zip(beside, cells(beside, place, metrics), strict=True))
         label = naming.name(first) if name == "steps" else contender(first.row.method).label
-        found = (made[points[x]] if x in points else cell(EMPTY) for x in columns)
-        body.append((cell(f"{SETS[place]}: {label}"), *found))
-    body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in columns))] * (not shown)
+        found = (made[points[x]] if x in points else EMPTY for x in columns)
+        body.append((f"{SETS[place]}: {label}", *found))
+    body += [("ours: no rows", *(EMPTY for _ in columns))] * (not shown)
     heads = (Column(""), *(Column(f"{x:g}", "steps" if name == "steps" else "λ") for x in columns))
     return Table(name, title, heads, body, (*notes_of(every, metrics, body), note))
 
@@ -251,7 +250,7 @@ def models(rows: Sequence[Row], room: int | None = None) -> Table:
     for model, row in list(found.items())[:room]:
         said = (row.recipe, row.training_steps, row.training_seconds, row.position_factor)
         shown = (EMPTY if value is None else form.format(value) for value, form in zip(said, _BUDGET, strict=True))
-        body.append((cell(model_name(model)), *map(cell, shown)))
+        body.append((model_name(model), *shown))
     heads = tuple(map(Column, ("model", "recipe", "training steps", "training seconds", "λ")))
     notes = ("Steps and seconds include those of the model a training started from.",)
     return Table("models", "Models and their training budgets", heads, body, notes)

@@ -8,7 +8,7 @@ from typing import Any
 from ddot.evaluation.contenders import contender, importance
 from ddot.evaluation.rows import HEADS, Contrast, is_difference, parse
 from ddot.evaluation.tables.lines import LOWER_IS_BETTER, SETS, model_name, number_format, signed
-from ddot.evaluation.tables.page import EMPTY, Cell, Column, Piece, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table, bold
 
 _PLACE = ("dataset", "metric", "difference", "low", "high", "wins")  # what a cell is; the rest is a line
 _OF_LINE = [each.name for each in fields(Contrast) if each.name not in _PLACE]
@@ -36,7 +36,7 @@ def difference_tables(rows: Sequence[Mapping[str, Any]], room: int | None = None
         parts += [own] * bool(own and ({"model", "other"} & differ)) + [one.task] * ("task" in differ)
         parts += [f"{one.steps} steps"] * ("steps" in differ) + [f"{one.split} split"] * (one.split != "test")
         parts += [f"n = {one.items}"] * ("items" in differ) + [f"seed {one.seed}"] * ("seed" in differ)
-        body.append((cell(", ".join(parts)), *(_cell(line.get(place)) for place in places)))
+        body.append((", ".join(parts), *(_cell(line.get(place)) for place in places)))
     heads = [Column(HEADS.get(m, m) + " ↓" * (m in LOWER_IS_BETTER), SETS.get(d, d)) for d, m in places]
     notes = ["In brackets: 95% intervals of the paired bootstrap over items. Bold: the interval excludes 0."]
     notes += ["↓: lower is better."] * any(metric in LOWER_IS_BETTER for metric in metrics)
@@ -54,9 +54,9 @@ def _rank(one: Contrast) -> tuple[object, ...]:
     return variant, not _is_own(one), max(importance(one.first), importance(one.second))
 
 
-def _cell(found: Contrast | None) -> Cell:
+def _cell(found: Contrast | None) -> str:
     if found is None:
-        return cell(EMPTY)
+        return EMPTY
     form = "+" + number_format(found.metric).lstrip("+")
     difference, low, high = (signed(value, form) for value in (found.difference, found.low, found.high))
-    return (Piece(difference, found.low > 0 or found.high < 0), Piece(f" [{low}, {high}]"))
+    return f"{bold(difference) if found.low > 0 or found.high < 0 else difference} [{low}, {high}]"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ddot.evaluation.tables.page import EMPTY, Column, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table
 from ddot.evaluation.tables.paper import paper_tables, printed
 
 RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
@@ -30,7 +30,7 @@ def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED, room:
     for name in {**theirs, **_SETTINGS}:
         paper = theirs.get(name, {})
         ours = [_setting(name, _facts(meta)) for meta in metas]
-        body.append(tuple(map(cell, (name, printed(paper.get("table")), printed(paper.get("text")), *ours))))
+        body.append((name, printed(paper.get("table")), printed(paper.get("text")), *ours))
     notes = ("Recipes are as they stand today; as trained: ddot/model/meta.json.",)
     return Table("hyperparameters", "Hyper-parameters of training", (Column(""), *heads), body[:room], notes)
 
