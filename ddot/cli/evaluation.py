@@ -13,7 +13,7 @@ from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model,
 
 if TYPE_CHECKING:
     from ddot.evaluation.filling import Loaded
-    from ddot.evaluation.metrics import Fluency
+    from ddot.evaluation.metrics.scoring import Fluency
     from ddot.evaluation.rows import Row
 
 _NAMES = "Names, separated by commas."
@@ -249,8 +249,8 @@ def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fl
         return None
     if "perplexity" not in metrics:
         raise ValueError(f"--language-model is for perplexity, and --metrics has {','.join(metrics)}; add perplexity")
-    from ddot.evaluation.metrics import Fluency
     from ddot.evaluation.metrics.fluency import causal_model
+    from ddot.evaluation.metrics.scoring import Fluency
 
     return Fluency(folder.name, causal_model(folder, device=device or ("cuda" if cuda() else "cpu")))
 

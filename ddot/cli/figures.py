@@ -48,8 +48,7 @@ def plot_quality(
 
     Example: ddot plot quality rows.jsonl --against seconds --dataset 1bw-block -o speed.png
     """
-    from ddot.figures.charts import draw_charts
-    from ddot.figures.curves import quality
+    from ddot.figures.charts import draw_charts, quality
 
     draw_charts(quality(_chosen(rows, methods, models), against, metric, dataset, task), output)
     print(output)
@@ -68,8 +67,7 @@ def plot_success(
 
     Example: ddot plot success rows.jsonl --methods lc,ddot-u --task free -o success.png
     """
-    from ddot.figures.charts import draw_charts
-    from ddot.figures.curves import ADDS_KEPT, success_by_given
+    from ddot.figures.charts import ADDS_KEPT, draw_charts, success_by_given
 
     charts, left = success_by_given(_chosen(rows, methods, models), dataset, task)
     draw_charts(charts, output)

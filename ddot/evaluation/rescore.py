@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ddot.evaluation.items import Item, read_set
-from ddot.evaluation.metrics import METRICS, Fluency, Measured, compare, measure, score
+from ddot.evaluation.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score
 from ddot.evaluation.rows import Contrast, FilledText, Identity, Row, Task, is_measurement, is_number, parse
 from ddot.evaluation.store import append, mend, read_rows, texts_of
 

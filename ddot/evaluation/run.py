@@ -14,7 +14,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Asked, Filling, Loaded
 from ddot.evaluation.items import TASKS, Item, Program, read_set
-from ddot.evaluation.metrics import METRICS, Fluency, score, usual
+from ddot.evaluation.metrics.scoring import METRICS, Fluency, score, usual
 from ddot.evaluation.rows import Row
 from ddot.evaluation.store import Store
 from ddot.network.devices import device_name

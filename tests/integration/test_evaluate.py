@@ -18,7 +18,7 @@ from ddot.evaluation import run
 from ddot.evaluation.contenders import CONTENDERS, learnt
 from ddot.evaluation.filling import Loaded, Written
 from ddot.evaluation.items import Program, Sentence, read_items
-from ddot.evaluation.metrics import Fluency
+from ddot.evaluation.metrics.scoring import Fluency
 from ddot.evaluation.rescore import contrast, read_texts
 from ddot.evaluation.run import generate
 from ddot.evaluation.store import Store, append, mend

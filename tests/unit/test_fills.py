@@ -9,9 +9,8 @@ import torch
 from ddot.core.records import NOT_PROMPT, UNKNOWN_LENGTH, State
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Passage, Program, Sentence, read_items
-from ddot.evaluation.metrics import score, usual
 from ddot.evaluation.metrics.fluency import Causal
-from ddot.evaluation.metrics.scoring import OF_FILLS
+from ddot.evaluation.metrics.scoring import OF_FILLS, score, usual
 from ddot.evaluation.nats import before_only, both_sides, chosen, measure
 from ddot.evaluation.rows import measured
 from ddot.infill.template import parse

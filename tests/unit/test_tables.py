@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.evaluation.contenders import CONTENDERS
-from ddot.evaluation.metrics import METRICS
+from ddot.evaluation.metrics.scoring import METRICS
 from ddot.evaluation.rescore import contrast, rescore
 from ddot.evaluation.rows import HEADS, Row, measured, parse
 from ddot.evaluation.tables import MOST, NAMES, insert, read_rows, render
