@@ -103,16 +103,13 @@ def evaluate(
 
 def _marks(model: Loaded, items: Sequence[Item]) -> dict[str, str]:
     """By item, a checksum of what its text is made with: weights, training, device, code and the item."""
-    some = [part.flatten()[:16].float().tolist() for part in _weights(model.denoiser)]
+    network = model.denoiser
+    parts = [part for part in network.state_dict().values() if isinstance(part, torch.Tensor)]
+    parts += [module.scale for module in network.modules() if isinstance(module, Int8Linear)]  # they have no parameters
+    some = [part.flatten()[:16].float().tolist() for part in parts]
     about = [some, dict(model.training), device_name(model.denoiser.device), source()]
     known = sha256(json.dumps(about, sort_keys=True).encode()).digest()
     return {item.id: sha256(known + repr(item).encode()).hexdigest()[:16] for item in items}
-
-
-def _weights(network: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """All tensors a network multiplies by: of int8 layers, which are not parameters, the scales of their rows."""
-    yield from (part for part in network.state_dict().values() if isinstance(part, torch.Tensor))
-    yield from (module.scale for module in network.modules() if isinstance(module, Int8Linear))
 
 
 def _filled(

@@ -37,19 +37,14 @@ def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED, room:
 
 def _facts(meta: Mapping[str, Any]) -> Facts:
     """What a model, or a recipe in that form, says of its training; plans are text there."""
-    facts = dict(meta.get("training") or {})
-    if plans := " ".join(meta.get("plans") or ()):
-        lengths = re.findall(r"lengths=\(([^)]*)\)", plans)
-        facts["lengths"] = {int(length) for some in lengths for length in re.findall(r"\d+", some)}
-        facts["in_tokens"] = "TokenUnitWeight" in plans
+    facts, plans = dict(meta.get("training") or {}), " ".join(meta.get("plans") or ())
+    if plans:
+        lengths = " ".join(re.findall(r"lengths=\(([^)]*)\)", plans))
+        facts |= {"lengths": {*map(int, re.findall(r"\d+", lengths))}, "in_tokens": "TokenUnitWeight" in plans}
     runs = [run for run in (*(meta.get("before") or ()), meta) if "step" in run and "seconds" in run]
-    ends = [
-        form.format(facts[name]) for name, form in (("steps", "{:,} steps"), ("seconds", "{:g} s")) if facts.get(name)
-    ]
-    if runs or ends:
-        told = [f"{run['step']:,} steps in {run['seconds']:,.0f} s" for run in runs]
-        facts["ran"] = ", then ".join(told) or " or ".join(ends)
-    return facts
+    ends = [form.format(facts[name]) for name, form in _ENDS.items() if facts.get(name)]
+    told = ", then ".join(f"{run['step']:,} steps in {run['seconds']:,.0f} s" for run in runs) or " or ".join(ends)
+    return facts | ({"ran": told} if told else {})
 
 
 def _setting(name: str, facts: Facts) -> str:
@@ -58,6 +53,9 @@ def _setting(name: str, facts: Facts) -> str:
         return _SETTINGS[name](facts)
     except KeyError:
         return EMPTY
+
+
+_ENDS = {"steps": "{:,} steps", "seconds": "{:g} s"}
 
 
 def _batch(t: Facts) -> str:

@@ -52,10 +52,8 @@ def _speed_table(first: str, rows: Sequence[Line], room: int | None) -> Table:
 
 def rounded(value: Any) -> str:
     """A value for reading: three digits of a number, thousands set apart; – for none."""
-    if value is None:
-        return EMPTY
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return EMPTY if value is None else "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
     if isinstance(value, float):
