@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, Seed, app, cuda
+from ddot.cli.app import Device, ModelName, Seed, app, cuda, say
 
 
 @app.command()
@@ -77,7 +77,7 @@ def finetune(
     print(json.dumps(asdict(result)))
     change = f"{result.nats_before:.3f} to {result.nats_after:.3f} nats per missing token of the text held out"
     learnt = "went down" if result.nats_after < result.nats_before else "did not go down: it learnt nothing of use"
-    print(f"ddot: {learnt}, from {change}; use it with --model {output}", file=sys.stderr)
+    say(f"{learnt}, from {change}; use it with --model {output}")
     if result.interrupted:
         raise typer.Exit(130)
 

@@ -136,7 +136,7 @@ CONTENDERS: dict[str, Contender] = {one.name: one for one in _ENTRIES}
 
 
 def contender(name: str) -> Contender:
-    """The contender of that name; for rows of a method that is not known here, one that says no more than the name."""
+    """The contender of that name; for an unknown method, one with only its name."""
     if name == BASE:
         return Contender(name, "base language model, text before the blank", reference=True, stepless=True)
     return CONTENDERS.get(name) or Contender(name, name)
@@ -162,7 +162,7 @@ def order(name: str) -> tuple[int, str]:
 
 
 def learnt(name: str, recipe: str | None) -> bool:
-    """Whether a model by this recipe has learnt to fill as a contender does, as far as that is known."""
+    """Whether a model trained with this recipe has learnt to fill as the contender does; True if unknown."""
     from ddot.training.recipes import RECIPES
 
     filling = contender(name).filling

@@ -62,7 +62,7 @@ def evaluate(
 ) -> Iterator[Row]:
     """Rows as they are done; those in `output` are not made again. Texts are stored beside it as they come.
 
-    An interrupted row is resumed, and then has no seconds. `tell` hears of (row, texts so far, new ones).
+    An interrupted row is resumed, and then has no seconds. `tell` is called with (row, texts so far, new texts).
     """
     for name, given, known in (
         ("task", tasks, TASKS),
@@ -96,7 +96,7 @@ def evaluate(
         row = row.scored(score(items, texts, metrics or usual(items), fluency))
         cut = _cut(items, model.tokenizer)
         row = replace(row, seconds=seconds, cut=cut, batch=model.batch, device=device, commit=code)
-        if row not in store:  # another process may have been faster
+        if row not in store:  # another process may have added it meanwhile
             store.add(row)
             yield row
 

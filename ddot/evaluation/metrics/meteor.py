@@ -124,5 +124,5 @@ def _debian(folder: Path) -> Any:
             """No map to other versions."""
 
     nltk.data.path.append(str(folder))  # NLTK opens no file elsewhere
-    with catch_warnings(action="ignore"):  # that it knows English alone
+    with catch_warnings(action="ignore"):  # it warns that it knows only English
         return Reader(str(folder), None)
