@@ -7,8 +7,7 @@ from pathlib import Path
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written
 from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
-from ddot.figures.charts import draw_charts
-from ddot.figures.curves import quality, success_by_given
+from ddot.figures.charts import draw_charts, quality, success_by_given
 from ddot.infill.template import parse
 
 RESULTS = Path(__file__).parent

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 
-from ddot.cli import infill  # noqa: F401 (each adds its commands; these are what most people come for)
+from ddot.cli import infill  # noqa: F401 (each adds its commands; the most used come first)
 
 # isort: split
 from ddot.cli import evaluation, figures, serve, speed, training  # noqa: F401
@@ -20,8 +20,8 @@ def run() -> None:
 
 
 def status() -> int:
-    """Run the command; its exit status. Whatever goes wrong for a reason that users can mend is told in a sentence."""
-    if sys.stderr is None:  # closed: what is said must not end up in the results
+    """Run the command and return its exit status. Errors that users can fix are reported in one sentence."""
+    if sys.stderr is None:  # closed: messages must not end up among the results
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
         return _told("stdout is closed, and results go there; redirect it instead, say to /dev/null")
@@ -40,7 +40,7 @@ def status() -> int:
     except BaseException as error:
         if _interrupted(error):
             return _told("interrupted", 130)
-        if isinstance(error, BrokenPipeError):  # the reader of the output has seen enough, as `head` has
+        if isinstance(error, BrokenPipeError):  # the reader closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 1
         if sentence := _sentence(error):
@@ -54,7 +54,7 @@ def _told(sentence: str, ended: int = 2) -> int:
 
 
 def _sentence(error: BaseException) -> str:
-    """What to tell the user; nothing for a mistake of our own."""
+    """What to tell the user; empty for a bug of ours."""
     if isinstance(error, OSError) and error.errno is not None:
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{(error.strerror or 'it cannot be used').lower()}; choose another place, or make it usable"
@@ -68,7 +68,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Whether Ctrl-C is behind an error, whatever was made of it on the way."""
+    """Whether Ctrl-C caused an error, however it was wrapped."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt):

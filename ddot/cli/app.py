@@ -56,6 +56,11 @@ TerminalName = Annotated[
 ]
 
 
+def say(sentence: str) -> None:
+    """A sentence for the user, beside the results."""
+    print(f"ddot: {sentence}", file=sys.stderr)
+
+
 def names_of(text: str, option: str) -> list[str]:
     """Comma-separated names, each once."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
@@ -116,5 +121,5 @@ def load_model(
         warnings.simplefilter("always", UserWarning)
         model = load(name, device, precision, threads, compile)
     for each in said:
-        print(f"ddot: {each.message}", file=sys.stderr)
+        say(str(each.message))
     return model

@@ -1,6 +1,5 @@
 """Commands that measure quality: evaluate, nats, score, compare, tables."""
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -9,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model, names_of, numbers, show
+from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model, names_of, numbers, say, show
 
 if TYPE_CHECKING:
     from ddot.evaluation.filling import Loaded
-    from ddot.evaluation.metrics import Fluency
+    from ddot.evaluation.metrics.scoring import Fluency
     from ddot.evaluation.rows import Row
 
 _NAMES = "Names, separated by commas."
@@ -61,13 +60,13 @@ def evaluate(
     asked = (sets, kinds, names, counts, split, seed, limit, measures)
     rows = []
     for row in rows_of(loaded, bench, output, *asked, fluency, _progress()):
-        print(f"ddot: {_about(row)}: done", file=sys.stderr)
+        say(f"{_about(row)}: done")
         rows.append(row)
     _tell_missing(rows)
     if lacking := list(dict.fromkeys(name for row in rows for name in row.missing)):
         adds = f"ddot rescore {output} --bench {bench} --metrics {','.join(lacking)}"
         adds += " --language-model DIR" * ("perplexity" in lacking)
-        print(f"ddot: {adds} adds what is missing, once it is available", file=sys.stderr)
+        say(f"{adds} adds what is missing, once it is available")
     if rows:
         aside = () if as_json else (*_ASIDE, *loaded.training)
         show([{name: value for name, value in row.json().items() if name not in aside} for row in rows], as_json)
@@ -84,8 +83,7 @@ def _loaded(model: str, device: str | None, batch: int, methods: list[str]) -> "
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
     for method in (method for method in methods if not learnt(method, training.get("recipe"))):
-        told = f"ddot: {model} was not trained to fill as {method} does; its rows say nothing about that method"
-        print(told, file=sys.stderr)
+        say(f"{model} was not trained to fill as {method} does; its rows say nothing about that method")
     training |= {"stored": "int8"} if is_compressed(find(name)) else {}
     at_once = batch if asked.denoiser.device.type == "cuda" else 1
     return Loaded(asked, str(Path(name)) if name else "embedded", at_once, training)
@@ -97,13 +95,10 @@ def _explain_nothing(output: Path, model: str, sets: list[str], tasks: list[str]
 
     about = {"model": [model], "dataset": sets, "task": tasks, "method": methods}
     if any(all(getattr(row, name) in some for name, some in about.items()) for row in Store(output).rows):
-        print(f"ddot: {output} already has these rows; ddot tables {output} shows them", file=sys.stderr)
+        say(f"{output} already has these rows; ddot tables {output} shows them")
         return
-    print(
-        f"ddot: {', '.join(methods)} cannot fill {', '.join(sets)} for the {', '.join(tasks)} task; choose others",
-        file=sys.stderr,
-    )
-    raise typer.Exit(2)
+    fills = f"{', '.join(methods)} cannot fill {', '.join(sets)}"
+    raise ValueError(f"{fills} for the {', '.join(tasks)} task; choose others")
 
 
 def _about(row: "Row") -> str:
@@ -117,10 +112,10 @@ def _progress(every: float = 10.0) -> Callable[["Row", int, int], None]:
     def tell(row: "Row", count: int, new: int) -> None:
         nonlocal last
         if not new:
-            print(f"ddot: {_about(row)}: resuming after {count:,} of {row.items:,} texts", file=sys.stderr)
+            say(f"{_about(row)}: resuming after {count:,} of {row.items:,} texts")
         elif time.monotonic() - last >= every and count < row.items:
             last = time.monotonic()
-            print(f"ddot: {_about(row)}: {count:,} of {row.items:,} texts", file=sys.stderr)
+            say(f"{_about(row)}: {count:,} of {row.items:,} texts")
 
     return tell
 
@@ -187,7 +182,7 @@ def score_texts(
     found = list(rescore(rows, bench, names, samples, _fluency(language_model, names, device)))
     _tell_missing(found)
     if not found:
-        print(f"ddot: the rows of {rows} already have all that; ddot tables {rows} shows them", file=sys.stderr)
+        say(f"the rows of {rows} already have all that; ddot tables {rows} shows them")
         return
     if not any(name in row.metrics for row in found for name in names):  # why was said
         raise typer.Exit(2)
@@ -224,23 +219,20 @@ def compare(
     fluency = _fluency(language_model, measures, device)
     found, missing = contrast(rows, bench, names, measures, samples, fluency)
     for sentence in missing:
-        print(f"ddot: {sentence}", file=sys.stderr)
+        say(sentence)
     if not found:
         raise typer.Exit(2)
-    lines = [_contrast_line(asdict(each)) for each in found]
+    first = ("first", "second", "model", "other")
+    lines = [{name: getattr(each, name) for name in first} | asdict(each) for each in found]
     same = ("model", "other", "split", "seed", "items")
     aside = () if as_json else [name for name in same if len({line[name] for line in lines}) < 2]
     show([{name: value for name, value in line.items() if name not in aside} for line in lines], as_json)
 
 
-def _contrast_line(said: dict[str, Any]) -> dict[str, Any]:
-    return {name: said[name] for name in ("first", "second", "model", "other")} | said
-
-
 def _tell_missing(rows: "list[Row]") -> None:
     """Why metrics are missing, each reason once."""
     for sentence in dict.fromkeys(why for row in rows for why in row.missing.values()):
-        print(f"ddot: {sentence}", file=sys.stderr)
+        say(sentence)
 
 
 def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fluency | None":
@@ -249,8 +241,8 @@ def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fl
         return None
     if "perplexity" not in metrics:
         raise ValueError(f"--language-model is for perplexity, and --metrics has {','.join(metrics)}; add perplexity")
-    from ddot.evaluation.metrics import Fluency
     from ddot.evaluation.metrics.fluency import causal_model
+    from ddot.evaluation.metrics.scoring import Fluency
 
     return Fluency(folder.name, causal_model(folder, device=device or ("cuda" if cuda() else "cpu")))
 
@@ -283,4 +275,4 @@ def tables(
     if not names:
         raise ValueError(f"{write} has no markers; put <!-- {NAMES[0]} --> and <!-- /{NAMES[0]} --> where a table goes")
     insert(write, {name: render(found, name, every=every) for name in names})
-    print(f"ddot: {', '.join(names)} in {write}", file=sys.stderr)
+    say(f"{', '.join(names)} in {write}")

@@ -1,12 +1,11 @@
 """Commands that draw what was measured: plot quality, plot success."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ddot.cli.app import names_of, plot
+from ddot.cli.app import names_of, plot, say
 
 Rows = Annotated[list[Path], typer.Argument(help="Rows written by ddot evaluate.")]
 Dataset = Annotated[str | None, typer.Option(help="One set. Default: all.")]
@@ -24,11 +23,8 @@ def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[
         if text is None:
             continue
         wanted, there = names_of(text, option), sorted({str(row[field]) for row in rows if field in row})
-        if not there:
-            raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
         if unknown := [name for name in wanted if name not in there]:
-            of = f" of {methods}" if field == "model" and methods else ""
-            raise ValueError(f"no row{of} has the {field} '{unknown[0]}'; there are {', '.join(there)}")
+            raise ValueError(f"no row has the {field} '{unknown[0]}'; there are {', '.join(there) or 'no rows'}")
         rows = [row for row in rows if row.get(field) in wanted]
     return rows
 
@@ -48,8 +44,7 @@ def plot_quality(
 
     Example: ddot plot quality rows.jsonl --against seconds --dataset 1bw-block -o speed.png
     """
-    from ddot.figures.charts import draw_charts
-    from ddot.figures.curves import quality
+    from ddot.figures.charts import draw_charts, quality
 
     draw_charts(quality(_chosen(rows, methods, models), against, metric, dataset, task), output)
     print(output)
@@ -68,11 +63,10 @@ def plot_success(
 
     Example: ddot plot success rows.jsonl --methods lc,ddot-u --task free -o success.png
     """
-    from ddot.figures.charts import draw_charts
-    from ddot.figures.curves import ADDS_KEPT, success_by_given
+    from ddot.figures.charts import ADDS_KEPT, draw_charts, success_by_given
 
     charts, left = success_by_given(_chosen(rows, methods, models), dataset, task)
     draw_charts(charts, output)
     if left:
-        print(f"ddot: {len(left)} rows are left out: they do not say what was kept; {ADDS_KEPT}", file=sys.stderr)
+        say(f"{len(left)} rows are left out: they do not say what was kept; {ADDS_KEPT}")
     print(output)

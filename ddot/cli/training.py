@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, Seed, app, cuda
+from ddot.cli.app import Device, ModelName, Seed, app, cuda, say
 
 
 @app.command()
@@ -79,10 +79,10 @@ def finetune(
     nats = f"{result.nats_before:.3f} nats per missing token of the text held out"
     if result.kept:
         after = f"{result.nats_after:.3f} (±{result.nats_error:.3f})"
-        print(f"ddot: went down from {nats} to {after}; use it with --model {output}", file=sys.stderr)
+        say(f"went down from {nats} to {after}; use it with --model {output}")
     else:
-        print(f"ddot: nothing learnt in {result.steps} steps lowers the {nats}", end="; ", file=sys.stderr)
-        print(f"{output} is the model as it was: give more text or --minutes", file=sys.stderr)
+        kept = f"{output} is the model as it was: give more text or --minutes"
+        say(f"nothing learnt in {result.steps} steps lowers the {nats}; {kept}")
     if result.interrupted:
         raise typer.Exit(130)
 

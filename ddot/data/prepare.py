@@ -56,12 +56,10 @@ def _benchmark_texts(file: Path) -> Iterator[str]:
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         try:
             row = json.loads(line)
-            program = "prefix" in row
-            yield _plain(row["prefix"] + row["middle"] + row["suffix"] if program else " ".join(row["words"]))
+            yield _plain(row["prefix"] + row["middle"] + row["suffix"] if "prefix" in row else " ".join(row["words"]))
         except (ValueError, KeyError, TypeError):
-            raise ValueError(
-                f'{file}, line {number}: expected a JSON object with "words", a list (or prefix, middle and suffix)'
-            ) from None
+            wanted = 'a JSON object with "words", a list (or prefix, middle and suffix)'
+            raise ValueError(f"{file}, line {number}: expected {wanted}") from None
 
 
 def _plain(text: str) -> str:

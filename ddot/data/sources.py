@@ -65,13 +65,12 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
 
 def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
     """The texts that are not empty, of which there must be one."""
-    empty = True
-    for text in texts:
-        if text and not text.isspace():
-            empty = False
-            yield text
-    if empty:
+    found = (text for text in texts if text and not text.isspace())
+    first = next(found, None)
+    if first is None:
         raise ValueError(f"{source} holds no text")
+    yield first
+    yield from found
 
 
 def _open_parquet(path: Path, field: str) -> Iterator[str | None]:

@@ -76,18 +76,12 @@ def _moving(start: str, couple: bool = True) -> Written:
     return Written(method if couple else replace(method, couple=couple_independently))
 
 
+_NO_OT = Contender("no-ot", "without OT", Look("#000000", "X"), _moving("ddot-r", couple=False), "smollm2_no_ot")
 _BY_PADS = (
     Contender("lc", "LC", Look("#CC79A7", "D"), Written(LeftContext()), "smollm2_lc"),
     Contender("pop", "PoP", Look("#E69F00", "v"), Written(PositionPrediction()), "smollm2_pop"),
-    Contender("no-ot", "without OT", Look("#000000", "X"), _moving("ddot-r", couple=False), "smollm2_no_ot"),
-    Contender(
-        "no-ot-u",
-        "without OT, grid start",
-        Look("#000000", "X"),
-        _moving("ddot-u", couple=False),
-        "smollm2_no_ot",
-        variant="ot",
-    ),
+    _NO_OT,
+    replace(_NO_OT, name="no-ot-u", label="without OT, grid start", filling=_moving("ddot-u", False), variant="ot"),
     Contender("ddot-r", "DDOT-R", Look("#56B4E9", "o"), _moving("ddot-r"), "smollm2_ddot"),
     Contender("ddot-u", "DDOT-U", Look("#0072B2", "s"), _moving("ddot-u"), "smollm2_ddot_u"),
     Contender("ddot-t", "DDOT-T", Look("#D55E00", "^"), _moving("ddot-t"), "smollm2_ddot_t"),
@@ -142,7 +136,7 @@ CONTENDERS: dict[str, Contender] = {one.name: one for one in _ENTRIES}
 
 
 def contender(name: str) -> Contender:
-    """The contender of that name; for rows of a method that is not known here, one that says no more than the name."""
+    """The contender of that name; for an unknown method, one with only its name."""
     if name == BASE:
         return Contender(name, "base language model, text before the blank", reference=True, stepless=True)
     return CONTENDERS.get(name) or Contender(name, name)
@@ -157,7 +151,7 @@ _IMPORTANCE = (
 
 def importance(name: str) -> int:
     """A sort key: the place in short tables; that of a variant is its contender's."""
-    known = (place for place, base in enumerate(_IMPORTANCE) if name == base or name.startswith(base + "-"))
+    known = (place for place, base in enumerate(_IMPORTANCE) if f"{name}-".startswith(f"{base}-"))
     return next(known, len(_IMPORTANCE))
 
 
@@ -168,7 +162,7 @@ def order(name: str) -> tuple[int, str]:
 
 
 def learnt(name: str, recipe: str | None) -> bool:
-    """Whether a model by this recipe has learnt to fill as a contender does, as far as that is known."""
+    """Whether a model trained with this recipe has learnt to fill as the contender does; True if unknown."""
     from ddot.training.recipes import RECIPES
 
     filling = contender(name).filling

@@ -143,7 +143,6 @@ class Written:
         return _learnt(self.method, trained)
 
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
-        """Texts by the index of their item, batch by batch."""
         model, prompted = asked.model, asked.prompted
 
         def write(rows: list[int], L: int) -> dict[int, str]:

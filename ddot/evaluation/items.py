@@ -217,16 +217,14 @@ class Passage(Item):
 
 def _prompt(tokens: Int[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"], located: bool) -> Prompt:
     given = np.ones(len(tokens), bool)
-    return Prompt(
-        Example(tokens, given, gap_hints(given, is_open) if located else np.full(len(tokens), UNKNOWN)), is_open
-    )
+    hint = gap_hints(given, is_open) if located else np.full(len(tokens), UNKNOWN)
+    return Prompt(Example(tokens, given, hint), is_open)
 
 
 def _word_begins(tokens: Int[np.ndarray, "n"], tokenizer: Tokenizer) -> Bool[np.ndarray, "n"]:
     """Whether a word or a line begins with each token, or the edge of the text."""
-    return (
-        tokenizer.starts_word[tokens] | (np.diff(tokenizer.lines(tokens), prepend=-1) > 0) | (tokens == tokenizer.edge)
-    )
+    starts_line = np.diff(tokenizer.lines(tokens), prepend=-1) > 0
+    return tokenizer.starts_word[tokens] | starts_line | (tokens == tokenizer.edge)
 
 
 def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
@@ -285,12 +283,10 @@ def _item(name: str, row: dict[str, Any]) -> Item:
             raise TypeError('"text" has no words between ⟦ and ⟧')
         return Passage(name, tuple(parts[::2]), tuple(parts[1::2]))
     words, keep = row["words"], row["keep"]
-    for field, value in (("words", words), ("keep", keep)):
-        if not isinstance(value, list):
-            raise TypeError(f'"{field}" is {json.dumps(value)[:40]}; wanted a list')
-    for word in words:
-        if _text(word).split() != [word]:
-            raise TypeError(f"{json.dumps(word)} is not a word; wanted characters without white space")
+    if not isinstance(words, list) or not isinstance(keep, list):
+        raise TypeError('"words" and "keep" are not both lists')
+    if spaced := [word for word in words if _text(word).split() != [word]]:
+        raise TypeError(f"{json.dumps(spaced[0])} is not a word; wanted characters without white space")
     if any(not isinstance(i, int) or not 0 <= i < len(words) for i in keep) or sorted(set(keep)) != keep:
         raise TypeError(f'"keep" is {keep}; wanted ascending whole numbers below {len(words)}, the number of words')
     return Sentence.of(name, words, keep)

@@ -5,7 +5,7 @@ missing; a language model, for comparison, sees the text before the blank only.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,7 @@ WIDEST = 160  # slots; longer texts are left out
 _MULTIPLE = 32  # of slots, so that more states share a batch
 
 
-@dataclass(frozen=True)
-class Nats:
-    """Nats of all counted tokens."""
-
-    total: float
-    tokens: int
-
-    @property
-    def mean(self) -> float:
-        return self.total / max(1, self.tokens)
+Nats = tuple[float, int]  # of all counted tokens, and their number
 
 
 def measure(
@@ -57,22 +48,18 @@ def measure(
         if not items:
             raise ValueError(f"{dataset} has no text with one blank; wanted people, rocstories or a block set")
         about = {"dataset": dataset, "split": split, "task": "located", "steps": 1, "seed": 0, "items": len(items)}
-        found = both_sides(model, [item.prompted(tokenizer, True) for item in items])
-        rows.append({"model": name, "method": NATS, **about, "tokens": found.tokens, "nats": found.mean})
+        found = {NATS: both_sides(model, [item.prompted(tokenizer, True) for item in items])}
         if language_model is not None:
-            before = before_only(language_model, items)
-            rows.append({"model": name, "method": BASE, **about, "tokens": before.tokens, "nats": before.mean})
+            found[BASE] = before_only(language_model, items)
+        for method, (nats, tokens) in found.items():
+            rows.append({"model": name, "method": method, **about, "tokens": tokens, "nats": nats / max(1, tokens)})
     return rows
 
 
 def chosen(items: Sequence[Item], limit: int | None = None) -> list[Item]:
-    """The first items with exactly one blank."""
-    return [item for item in items if _has_one_blank(item)][:limit]
-
-
-def _has_one_blank(item: Item) -> bool:
-    short = isinstance(item, Passage) or all(len(fill.split()) <= LONGEST for fill in item.fills)
-    return len(item.fills) == 1 and short and not isinstance(item, Program)
+    """The first items with exactly one blank; of sentences, a short one."""
+    texts = [item for item in items if len(item.fills) == 1 and not isinstance(item, Program)]
+    return [item for item in texts if isinstance(item, Passage) or len(item.fills[0].split()) <= LONGEST][:limit]
 
 
 def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) -> Nats:
@@ -89,7 +76,7 @@ def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) 
                 hidden = model.read(state)[0][torch.arange(len(slots)), torch.tensor(slots)]
                 logits = model.logits(hidden).float()[:, : model.vocabulary.base]
                 total += cross_entropy(logits, torch.tensor(answers, device=logits.device), reduction="sum").item()
-    return Nats(total, len(asked))
+    return total, len(asked)
 
 
 def _states(prompted: Prompted, model: Denoiser) -> list[tuple[State, int, int]]:
@@ -120,4 +107,4 @@ def before_only(model: Causal, items: Sequence[Item]) -> Nats:
         (gap,) = np.flatnonzero(prompted.gap_lengths)
         rows.append([*prompted.prompt.example.tokens[: gap + 1].tolist(), *prompted.missing.tolist()])
         counts.append(len(prompted.missing))
-    return Nats(float(model.nats(rows, counts).sum()), sum(counts))
+    return float(model.nats(rows, counts).sum()), sum(counts)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ddot.evaluation.items import Item, read_set
-from ddot.evaluation.metrics import METRICS, Fluency, Measured, compare, measure, score
+from ddot.evaluation.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score
 from ddot.evaluation.rows import Contrast, FilledText, Identity, Row, Task, is_measurement, is_number, parse
 from ddot.evaluation.store import append, mend, read_rows, texts_of
 
@@ -106,7 +106,7 @@ def _read(files: Sequence[Path], bench: Path, metrics: Sequence[str]) -> tuple[d
             rows[row.key] = rows[row.key].updated(row) if row.key in rows else row
     texts: dict[Identity, dict[str, str]] = {}
     for text in read_texts(of_rows):
-        texts.setdefault(text.key, {})[str(text.id)] = text.text
+        texts.setdefault(text.key, {})[text.id] = text.text
     return rows, texts
 
 

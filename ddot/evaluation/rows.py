@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 UNFILLED = "unfilled"
 NATS, BASE = "nats", "base"  # the methods of rows of `ddot nats`
@@ -36,63 +36,24 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_pair(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(fits, value))
-
-
-def _is_kept(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(name, str) and name.isdecimal() and _is_pair(pair, _is_whole) and 0 <= pair[0] <= pair[1] > 0
-        for name, pair in value.items()
-    )
-
-
-# What a field may hold: in words, and as a test.
-Kind = tuple[str, Callable[[Any], bool]]
-NAME: Kind = ("a name", lambda value: isinstance(value, str) and bool(value.strip()))
-WHOLE: Kind = ("a whole number", _is_whole)
-COUNT: Kind = ("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1)
-NUMBER: Kind = ("a number", is_number)
-SCORE: Kind = ("a number", lambda value: _is_whole(value) or isinstance(value, float))  # NaN: could not be measured
-INTERVALS: Kind = (
-    "one for each metric, null or its two ends",
-    lambda value: isinstance(value, dict) and all(one is None or _is_pair(one, is_number) for one in value.values()),
-)
-KEPT: Kind = ("for each number of given words [texts that keep them, texts]", _is_kept)
-TEXT: Kind = ("a text", lambda value: isinstance(value, str))
-ID: Kind = ("a name", lambda value: isinstance(value, str | int))
-
-
-def _of(kind: Kind) -> Any:
-    return field(metadata={"kind": kind})
-
-
-def _maybe(kind: Kind) -> Any:
-    return field(default=None, metadata={"kind": kind})
-
-
 @dataclass(frozen=True)
 class Task:
     """What was filled. Two measurements of one task can be compared."""
 
-    dataset: str = _of(NAME)
-    split: str = _of(NAME)
-    task: str = _of(NAME)
-    steps: int = _of(COUNT)
-    seed: int = _of(WHOLE)
-    items: int = _of(COUNT)
+    dataset: str
+    split: str
+    task: str
+    steps: int
+    seed: int
+    items: int
 
 
 @dataclass(frozen=True)
 class Identity(Task):
     """What fixes a measurement: it is made once."""
 
-    model: str = _of(NAME)
-    method: str = _of(NAME)
+    model: str
+    method: str
 
     @property
     def key(self) -> "Identity":
@@ -108,20 +69,20 @@ class Row(Identity):
     """A measurement: metrics, how the model was trained, what it ran on. None: not known."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    seconds: float | None = _maybe(SCORE)  # per text
-    batch: int | None = _maybe(WHOLE)
-    device: str | None = _maybe(NAME)
-    commit: str | None = _maybe(NAME)
-    cut: int | None = _maybe(WHOLE)  # programs too long to be shown whole
-    recipe: str | None = _maybe(NAME)
-    position_factor: float | None = _maybe(NUMBER)
-    training_steps: int | None = _maybe(WHOLE)
-    training_seconds: float | None = _maybe(NUMBER)
-    stored: str | None = _maybe(NAME)
-    language_model: str | None = _maybe(NAME)
-    kept: Mapping[str, Sequence[int]] | None = _maybe(KEPT)
-    intervals: Mapping[str, Any] | None = _maybe(INTERVALS)
-    samples: int | None = _maybe(WHOLE)
+    seconds: float | None = None  # per text
+    batch: int | None = None
+    device: str | None = None
+    commit: str | None = None
+    cut: int | None = None  # programs too long to be shown whole
+    recipe: str | None = None
+    position_factor: float | None = None
+    training_steps: int | None = None
+    training_seconds: float | None = None
+    stored: str | None = None
+    language_model: str | None = None
+    kept: dict[str, list[int]] | None = None
+    intervals: dict[str, Any] | None = None
+    samples: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)  # metrics that could not be computed, and why; not stored
 
     def measure(self, metric: str) -> float | None:
@@ -155,51 +116,64 @@ class Row(Identity):
 class FilledText(Identity):
     """The text that was made of an item; `made` is a checksum of what made it."""
 
-    id: str | int = _of(ID)
-    text: str = _of(TEXT)
-    made: str | None = _maybe(NAME)
+    id: str
+    text: str
+    made: str | None = None
 
 
 @dataclass(frozen=True)
 class Contrast(Task):
     """A method (and model) minus another on the same items: the difference in a metric, and its 95% interval."""
 
-    first: str = _of(NAME)
-    second: str = _of(NAME)
-    model: str = _of(NAME)
-    other: str = _of(NAME)
-    metric: str = _of(NAME)
-    difference: float = _of(NUMBER)
-    low: float = _of(NUMBER)
-    high: float = _of(NUMBER)
-    wins: float | None = _maybe(NUMBER)
+    first: str
+    second: str
+    model: str
+    other: str
+    metric: str
+    difference: float
+    low: float
+    high: float
+    wins: float | None = None
 
 
 R = TypeVar("R", Row, FilledText, Contrast)
-_COMMANDS = {Row: "evaluate", FilledText: "evaluate", Contrast: "compare --json"}
+_COMMANDS: dict[type, str] = {Row: "evaluate", FilledText: "evaluate", Contrast: "compare --json"}
+
+
+_WANTED = {str: "a text", int: "a whole number", float: "a number", dict: "an object"}
+
+
+def _fields(record: Any) -> dict[str, tuple[type, bool]]:
+    """The type of each field of a line, and whether it must be there."""
+    hints, found = get_type_hints(record), dict[str, tuple[type, bool]]()
+    for each in (each for each in fields(record) if each.default_factory is MISSING):
+        kind = next(iter(get_args(hints[each.name])), hints[each.name])  # the first of a union
+        found[each.name] = get_origin(kind) or kind, each.default is MISSING
+    return found
+
+
+_FIELDS = {record: _fields(record) for record in _COMMANDS}
 
 
 def parse(record: type[R], line: Mapping[str, Any], number: int | None = None) -> R:
     """The record of a JSON line. A field that is missing or holds something else is refused."""
     place, said = place_of(line, number), dict[str, Any]()
-    for each in (each for each in fields(record) if "kind" in each.metadata):
-        value, required = line.get(each.name), each.default is not None
-        if each.name not in line and required:
-            raise ValueError(f"{place} has no '{each.name}'; wanted rows as `ddot {_COMMANDS[record]}` writes them")
-        if value is not None or required:
-            said[each.name] = _checked(each.name, value, each.metadata["kind"], place)
+    for name, (kind, required) in _FIELDS[record].items():
+        if name not in line and required:
+            raise ValueError(f"{place} has no '{name}'; wanted rows as `ddot {_COMMANDS[record]}` writes them")
+        if line.get(name) is not None or required:
+            said[name] = _checked(name, line[name], kind, place)
     if record is Row:
-        said["metrics"] = {
-            name: _checked(name, line[name], SCORE, place) for name in HEADS if line.get(name) is not None
-        }
+        scores = {name: line[name] for name in HEADS if line.get(name) is not None}
+        said["metrics"] = {name: _checked(name, value, float, place) for name, value in scores.items()}
     return record(**said)
 
 
-def _checked(name: str, value: Any, kind: Kind, place: str) -> Any:
-    wanted, fits = kind
-    if not fits(value):
-        raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {wanted}")
-    return float(value) if wanted == "a number" else value
+def _checked(name: str, value: Any, kind: Any, place: str) -> Any:
+    """A number may be NaN: it could not be measured."""
+    if isinstance(value, bool) or not isinstance(value, int | float if kind is float else kind):
+        raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {_WANTED[kind]}")
+    return float(value) if kind is float else value
 
 
 def is_difference(line: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Asked, Filling, Loaded
 from ddot.evaluation.items import TASKS, Item, Program, read_set
-from ddot.evaluation.metrics import METRICS, Fluency, score, usual
+from ddot.evaluation.metrics.scoring import METRICS, Fluency, score, usual
 from ddot.evaluation.rows import Row
 from ddot.evaluation.store import Store
 from ddot.network.devices import device_name
@@ -62,7 +62,7 @@ def evaluate(
 ) -> Iterator[Row]:
     """Rows as they are done; those in `output` are not made again. Texts are stored beside it as they come.
 
-    An interrupted row is resumed, and then has no seconds. `tell` hears of (row, texts so far, new ones).
+    An interrupted row is resumed, and then has no seconds. `tell` is called with (row, texts so far, new texts).
     """
     for name, given, known in (
         ("task", tasks, TASKS),
@@ -96,23 +96,20 @@ def evaluate(
         row = row.scored(score(items, texts, metrics or usual(items), fluency))
         cut = _cut(items, model.tokenizer)
         row = replace(row, seconds=seconds, cut=cut, batch=model.batch, device=device, commit=code)
-        if row not in store:  # another process may have been faster
+        if row not in store:  # another process may have added it meanwhile
             store.add(row)
             yield row
 
 
 def _marks(model: Loaded, items: Sequence[Item]) -> dict[str, str]:
     """By item, a checksum of what its text is made with: weights, training, device, code and the item."""
-    some = [part.flatten()[:16].float().tolist() for part in _weights(model.denoiser)]
+    network = model.denoiser
+    parts = [part for part in network.state_dict().values() if isinstance(part, torch.Tensor)]
+    parts += [module.scale for module in network.modules() if isinstance(module, Int8Linear)]  # they have no parameters
+    some = [part.flatten()[:16].float().tolist() for part in parts]
     about = [some, dict(model.training), device_name(model.denoiser.device), source()]
     known = sha256(json.dumps(about, sort_keys=True).encode()).digest()
     return {item.id: sha256(known + repr(item).encode()).hexdigest()[:16] for item in items}
-
-
-def _weights(network: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """All tensors a network multiplies by: of int8 layers, which are not parameters, the scales of their rows."""
-    yield from (part for part in network.state_dict().values() if isinstance(part, torch.Tensor))
-    yield from (module.scale for module in network.modules() if isinstance(module, Int8Linear))
 
 
 def _filled(

@@ -23,13 +23,7 @@ if sys.platform != "win32":
 
 _BEGIN = b'{"model": '  # of every line written here
 _WRITING = Lock()  # among threads; processes are kept apart by a lock on the file, where the file system has them
-# What rows say about the training of their model.
-_TRAINING = {
-    "recipe": "the recipe",
-    "position_factor": "a λ of",
-    "training_steps": "steps of training:",
-    "training_seconds": "seconds of training:",
-}
+_TRAINING = ("recipe", "position_factor", "training_steps", "training_seconds")  # what rows say of their model's
 
 
 def read_rows(*files: Path) -> list[dict[str, Any]]:
@@ -74,21 +68,16 @@ class Store:
     """The rows and texts of `ddot evaluate`."""
 
     def __init__(self, file: Path):
-        if file.is_dir():
-            raise ValueError(f"{file} is a folder; name a file for the rows, in it or elsewhere")
+        if file.suffix != ".jsonl" or file.name.endswith(".texts.jsonl") or file.is_dir():
+            raise ValueError(f"{file} cannot hold rows; give a file name that ends in .jsonl, not in .texts.jsonl")
         if not file.parent.is_dir():
-            what = "is not a folder" if file.parent.exists() else "does not exist; make that folder first"
-            raise FileNotFoundError(f"{file} cannot be written, {file.parent} {what}")
-        if file.name.endswith(".texts.jsonl"):
-            raise ValueError(f"{file} is a name for texts; leave out .texts, they go beside the rows")
-        if file.suffix != ".jsonl" or (file.exists() and not file.is_file()):
-            raise ValueError(f"{file} cannot hold rows; give a file name that ends in .jsonl")
+            raise FileNotFoundError(f"{file} cannot be written: there is no folder {file.parent}; make it first")
         self.file, self.texts = file, texts_of(file)
         there = {row.key for row in self.rows}
         self._unfinished: dict[Identity, dict[tuple[str, str | None], str]] = {}
         for text in _read(self.texts, FilledText):
             if text.key not in there:
-                self._unfinished.setdefault(text.key, {})[str(text.id), text.made] = text.text
+                self._unfinished.setdefault(text.key, {})[text.id, text.made] = text.text
         for path in (file, self.texts):
             _refuse_unwritable(path)
             mend(path)
@@ -108,12 +97,12 @@ class Store:
 
     def check_training(self, model: str, training: Mapping[str, Any]) -> None:
         """Refuse a model that has been trained since it made the rows in the file."""
-        for row, (field, what) in product(self.rows, _TRAINING.items()):
+        for row, field in product((row for row in self.rows if row.model == model), _TRAINING):
             had, has = getattr(row, field), training.get(field)
-            if row.model == model and had is not None and had != has:
+            if had is not None and had != has:
                 raise ValueError(
-                    f"{self.file} has rows of {model} with {what} {had}, and it has {'none' if has is None else has} "
-                    "now; choose another --output, or remove those rows"
+                    f"{self.file} has rows of {model} with {field} {had}, now it has {has}; choose another --output, "
+                    "or remove those rows"
                 )
 
     def add_texts(self, row: Row, texts: Mapping[str, str], made: Mapping[str, str]) -> None:

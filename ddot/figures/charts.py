@@ -1,14 +1,190 @@
-"""Draw curves: a panel for each chart, one legend. PNG or SVG by the file name. Needs the extra `plots`."""
+"""Measured rows as curves, and their drawing: quality against steps or seconds, success against how much is given.
+
+A panel for each chart, one legend; PNG or SVG by the file name. Needs the extra `plots`.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from ddot.evaluation.contenders import contender
+from ddot.evaluation.contenders import contender, order
+from ddot.evaluation.rows import HEADS, UNFILLED, Row, measured
+from ddot.evaluation.tables.lines import SETS, TASKS, Line, Naming, gather
 from ddot.figures.canvas import canvas, form_of, image
-from ddot.figures.curves import Chart, Curve
 from ddot.files import write_whole
+
+# Metrics whose column head in tables is too short for an axis.
+_AXES = {
+    "bleu2": "BLEU-2", "bleu4": "BLEU-4", "nist2": "NIST-2", "nist4": "NIST-4", "meteor": "METEOR",
+    "meteor_nltk": "METEOR (NLTK)", "success": "success, %", "exact": "exact match, %", "codebleu": "CodeBLEU",
+    "d2": "distinct 2-grams, %", "d4": "distinct 4-grams, %", "perplexity": "perplexity",
+    "length_error_abs": "length error, words", "gaps_found": "gaps found, %", "gaps_extra": "texts with extra gaps, %",
+}  # fmt: skip
+AXES = {metric: _AXES.get(metric, head) for metric, head in HEADS.items()}
+ADDS_KEPT = "ddot rescore rows.jsonl --bench DIR --metrics success adds it"
+Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
+_RANGES = 8  # at most, of the number of given words
+
+
+@dataclass(frozen=True)
+class Point:
+    """`low` to `high`: a standard deviation over seeds, or a 95% interval. `note` is written beside the point."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One contender. A level has one point and holds for every x."""
+
+    name: str
+    method: str
+    points: tuple[Point, ...]
+    level: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One panel: a quantity against another, on one set and task."""
+
+    title: str
+    x: str
+    y: str
+    curves: tuple[Curve, ...]
+    logarithmic: bool = False
+    names: Mapping[float, str] | None = None  # of x values that stand for ranges
+
+
+def quality(
+    rows: Iterable[Mapping[str, Any]],
+    against: str = "steps",
+    metric: str = "bleu4",
+    dataset: str | None = None,
+    task: str | None = None,
+) -> list[Chart]:
+    """A chart for each set and task: a metric against the number of steps, or against seconds per text.
+
+    Against steps only contenders with several numbers of steps are shown, and levels beside them.
+    """
+    for name, value, known in (("curve of", metric, tuple(AXES)), ("axis of", against, ("steps", "seconds"))):
+        if value not in known:
+            raise ValueError(f"there is no {name} '{value}'; there are {', '.join(known)}")
+    ours = measured(rows)
+    if not ours:
+        raise ValueError("there are no rows of `ddot evaluate` in these files; give files that it wrote")
+    sets, tasks = _chosen(ours, dataset, task)
+    charts = []
+    for name in sets:
+        lines = gather(ours, [name], [metric])
+        naming = Naming.of(lines, steps=False, tasks=False)
+        for which in tasks:
+            groups: dict[tuple[str, str], list[Line]] = {}  # two folders may have one name
+            for line in (line for line in lines if line.row.method == UNFILLED or line.row.task == which):
+                groups.setdefault((naming.name(line), line.row.model), []).append(line)
+            curves = [_curve(label, group, name, metric, against) for (label, _), group in groups.items()]
+            shown = tuple(c for c in curves if len(c.points) > (against == "steps" and not c.level))
+            if any(not curve.level for curve in shown):
+                axis = "steps" if against == "steps" else "seconds a text (at the ends: steps)"
+                charts.append(Chart(f"{SETS.get(name, name)}, {which}", axis, AXES[metric], shown, logarithmic=True))
+    if not charts:
+        lack = "at several numbers of steps" if against == "steps" else "and seconds"
+        raise ValueError(f"no contender has {metric} {lack} on {dataset or 'any set'}, {task or 'any task'}")
+    return charts
+
+
+def _chosen(rows: Sequence[Row], dataset: str | None, task: str | None) -> tuple[list[str], list[str]]:
+    """The sets and tasks to draw, in order."""
+    present = {row.dataset for row in rows}
+    there = {row.task for row in rows if row.method != UNFILLED}
+    sets = [name for name in SETS if name in present] + sorted(present - set(SETS))
+    tasks = [name for name in TASKS if name in there] + sorted(there - set(TASKS))
+    for what, asked, known in (("set", dataset, sets), ("task", task, tasks)):
+        if asked is not None and asked not in known:
+            raise ValueError(f"the rows have no {what} '{asked}'; they have {', '.join(sorted(known)) or 'none'}")
+    return [dataset] if dataset else sets, [task] if task else tasks
+
+
+def _curve(name: str, lines: Sequence[Line], dataset: str, metric: str, against: str) -> Curve:
+    """The curve of one contender; what steps mean nothing to is a level against them, the prompt always."""
+    method = lines[0].row.method
+    stepless, points = contender(method).stepless, list[Point]()
+    for line in lines:
+        found, seconds = line.measure(dataset, metric), line.measure(dataset, "seconds")
+        x, note = float(line.row.steps), ""
+        if method == UNFILLED:
+            x = 0.0
+        elif against == "seconds":
+            x, note = seconds.mean if seconds else 0.0, "" if stepless else f"{line.row.steps} steps"
+        if found is not None and (x > 0 or method == UNFILLED):
+            low, high = (None if found.deviation is None else found.mean + k * found.deviation for k in (-1, 1))
+            points.append(Point(x, found.mean, low, high, note))
+    points.sort(key=lambda point: point.x)
+    level = method == UNFILLED or (stepless and against == "steps")
+    return Curve(name, method, tuple(points[-1:] if level else points), level)
+
+
+def success_by_given(
+    rows: Iterable[Mapping[str, Any]], dataset: str | None = None, task: str | None = None
+) -> tuple[list[Chart], list[Row]]:
+    """(a chart for each set and task, rows without counts): share of texts that keep what is given, by its words."""
+    ours = [row for row in measured(rows) if row.method != UNFILLED]
+    if not ours:
+        raise ValueError("there are no filled rows of `ddot evaluate` among these; give some that it wrote")
+    sets, tasks = _chosen(ours, dataset, task)
+    chosen = [row for row in ours if row.dataset in sets and row.task in tasks]
+    found, left = ([row for row in chosen if bool(row.kept) == says] for says in (True, False))
+    if not found:
+        raise ValueError(
+            f"of {len(chosen)} rows on {dataset or 'any set'}, {task or 'any task'} none says how many texts keep what "
+            f"is given; {ADDS_KEPT}"
+        )
+    naming = Naming.of([Line({row.dataset: [row]}) for row in found], tasks=False)
+    groups: dict[tuple[str, str], dict[tuple[str, str, str], Counts]] = {}
+    for row in sorted(found, key=lambda row: (order(row.method), row.model, row.steps, row.split, row.items)):
+        curves = groups.setdefault((row.dataset, row.task), {})
+        counts = curves.setdefault((naming.name(Line({row.dataset: [row]})), row.method, row.model), {})
+        for given, (kept, texts) in (row.kept or {}).items():
+            before = counts.get(int(given), (0, 0))
+            counts[int(given)] = (before[0] + kept, before[1] + texts)
+    places = [(name, which) for name in sets for which in tasks if (name, which) in groups]
+    charts = [_success_chart(f"{SETS.get(name, name)}, {which}", groups[name, which]) for name, which in places]
+    return charts, left
+
+
+def _success_chart(title: str, curves: Mapping[tuple[str, str, str], Counts]) -> Chart:
+    counts = sorted({count for some in curves.values() for count in some})
+    ranges = [(count, count) for count in counts]
+    if len(counts) > _RANGES:  # about as many texts in each
+        every = sorted(count for some in curves.values() for count, (_, texts) in some.items() for _ in range(texts))
+        edges = sorted({every[len(every) * part // _RANGES] for part in range(_RANGES)})
+        ranges = [(low, high - 1) for low, high in zip(edges, [*edges[1:], counts[-1] + 1], strict=True)]
+    drawn = []
+    for (name, method, _), some in curves.items():
+        points = []
+        for place, (low, high) in enumerate(ranges):
+            inside = [both for count, both in some.items() if low <= count <= high]
+            if texts := sum(count for _, count in inside):
+                kept = sum(count for count, _ in inside)
+                points.append(Point(float(place), 100 * kept / texts, *_interval(kept, texts)))
+        drawn.append(Curve(name, method, tuple(points)))
+    names = {float(place): str(low) if low == high else f"{low}–{high}" for place, (low, high) in enumerate(ranges)}
+    return Chart(title, "words given", AXES["success"], tuple(drawn), names=names)
+
+
+def _interval(kept: int, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share, in percent."""
+    z = 1.959964
+    share, more = kept / count, z * z / count
+    middle, half = share + more / 2, z * sqrt(share * (1 - share) / count + more / (4 * count))
+    return 100 * (middle - half) / (1 + more), 100 * (middle + half) / (1 + more)
+
 
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels per row
 # Of curves with the same colour in one figure: variants, other models.
@@ -45,14 +221,9 @@ def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:
     for curve in (curve for chart in charts for curve in chart.curves):
         if curve.name not in found:
             look = contender(curve.method).look
-            found[curve.name] = (*look, _dashes(drawn[look]))
+            found[curve.name] = (*look, _DASHES[drawn[look] % len(_DASHES)])
             drawn[look] += 1
     return found
-
-
-def _dashes(number: int) -> Any:
-    """The dashes of the first, second, … curve with the same colour."""
-    return _DASHES[number] if number < len(_DASHES) else (0, (number, 2, 2, 2))
 
 
 def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> None:

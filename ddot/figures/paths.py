@@ -13,7 +13,7 @@ from ddot.core.positions import Terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.core.rng import generator, row_keys
 from ddot.data.masks import Blocks, Units
-from ddot.figures.label_layout import printable
+from ddot.figures.canvas import printable
 from ddot.infill.frames import Frame
 
 _LONGEST = 22  # characters of a label

@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ddot.figures.label_layout import printable, spread
+from ddot.figures.canvas import printable, spread
 from ddot.infill.frames import MASKED, Frame
 
 # Of the sixteen standard colours, which follow the terminal's theme.

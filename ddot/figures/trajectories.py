@@ -18,8 +18,7 @@ from rich.cells import cell_len
 from ddot.core.coupling import Coupling, couple, couple_independently
 from ddot.core.positions import Terminal, random_terminal
 from ddot.core.records import PAD, PROMPT, RESPONSE
-from ddot.figures.canvas import canvas, form_of, image
-from ddot.figures.label_layout import printable, spread
+from ddot.figures.canvas import canvas, form_of, image, printable, spread
 from ddot.figures.paths import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 from ddot.files import write_whole
 from ddot.infill.frames import Frame
@@ -161,37 +160,21 @@ def _draw(axes: Any, panel: Panel, number: int, label_height: float) -> None:
 
 def _name_ruler(axes: Any, name: str, place: float) -> None:
     """The unit of an axis, at its top."""
-    axes.annotate(
-        name,
-        (place, 1.0),
-        (-4, 4),
-        "axes fraction",
-        "offset points",
-        ha="right",
-        color="#444444",
-        annotation_clip=False,
-    )
+    look = {"ha": "right", "color": "#444444", "annotation_clip": False}
+    axes.annotate(name, (place, 1.0), (-4, 4), "axes fraction", "offset points", **look)
 
 
 def _draw_track(axes: Any, track: Track, name: str) -> None:
     """One slot: grey while masked, then in its colour, with a dot where its word is revealed. Pads are faint."""
     colour, empty = COLOURS[track.kind], track.kind == PAD or not track.label
     width, alpha = (0.8, 0.8) if empty else (1.6, 0.95)
-    masked, known = slice(0, track.known + 1), slice(track.known, None)
+    dashes = (0, (2, 2)) if track.kind == PAD else "-"
     if track.known > 0:
-        axes.plot(
-            track.times[masked], track.places[masked], color=WAITING, linewidth=width * 0.65, alpha=alpha, zorder=1
-        )
-    (line,) = axes.plot(
-        track.times[known],
-        track.places[known],
-        color=colour,
-        linewidth=width,
-        alpha=alpha,
-        clip_on=False,
-        zorder=2,
-        linestyle=(0, (2, 2)) if track.kind == PAD else "-",
-    )
+        masked = slice(0, track.known + 1)
+        grey = {"color": WAITING, "linewidth": width * 0.65, "alpha": alpha, "zorder": 1}
+        axes.plot(track.times[masked], track.places[masked], **grey)
+    look = {"color": colour, "linewidth": width, "alpha": alpha, "linestyle": dashes, "clip_on": False, "zorder": 2}
+    (line,) = axes.plot(track.times[track.known :], track.places[track.known :], **look)
     line.set_gid(name)
     if 0 < track.known < len(track.times) and not empty:
         axes.plot(track.times[track.known], track.places[track.known], "o", color=colour, markersize=3.2, clip_on=False)
@@ -201,18 +184,16 @@ def _legend(figure: Any, panels: Sequence[Panel]) -> None:
     from matplotlib.lines import Line2D
 
     some = [track for panel in panels for track in panel.tracks]
-    entries = []
-    for kind, name in _NAMES.items():
-        if any(track.kind == kind for track in some):
-            entries.append(
-                Line2D([], [], color=COLOURS[kind], linewidth=1.8, linestyle=":" if kind == PAD else "-", label=name)
-            )
+    looks: list[dict[str, Any]] = [
+        {"color": COLOURS[kind], "linewidth": 1.8, "linestyle": ":" if kind == PAD else "-", "label": name}
+        for kind, name in _NAMES.items() if any(track.kind == kind for track in some)
+    ]  # fmt: skip
     if any(track.kind == PROMPT and not track.label for track in some):
-        entries.append(Line2D([], [], color=COLOURS[PROMPT], linewidth=0.7, label="end of the text"))
+        looks.append({"color": COLOURS[PROMPT], "linewidth": 0.7, "label": "end of the text"})
     if any(track.known > 0 for track in some):
-        entries.append(Line2D([], [], color=WAITING, linewidth=1.0, label="still masked"))
-        entries.append(
-            Line2D([], [], color=COLOURS[RESPONSE], marker="o", markersize=4, linestyle="", label="word found")
-        )
+        looks.append({"color": WAITING, "linewidth": 1.0, "label": "still masked"})
+        dot = {"marker": "o", "markersize": 4, "linestyle": "", "label": "word found"}
+        looks.append({"color": COLOURS[RESPONSE], **dot})
+    entries = [Line2D([], [], **look) for look in looks]
     rows = -(-len(entries) // max(1, int(figure.get_figwidth() / 1.7)))
     figure.legend(handles=entries, loc="lower center", ncols=-(-len(entries) // rows), frameon=False)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -217,19 +217,10 @@ class Batches(Dataset[tuple[int, Slots]]):
 
     def stream(self, start: int, stop: int, workers: int) -> Iterator[tuple[int, Slots]]:
         """Batches start … stop − 1 in order, prefetched by `workers` processes (0: made in this one)."""
-        ahead = 4 if workers else None
-        batches = DataLoader(
-            self,
-            batch_size=None,
-            sampler=range(start, stop),
-            num_workers=workers,
-            prefetch_factor=ahead,
-            worker_init_fn=_leave_interrupts_to_the_main_process,
-        )
+        ahead, prepare = 4 if workers else None, _leave_interrupts_to_the_main_process
+        options = {"num_workers": workers, "prefetch_factor": ahead, "worker_init_fn": prepare}
+        batches: Any = DataLoader(self, batch_size=None, sampler=range(start, stop), **options)  # type: ignore[arg-type]
         return _ahead(iter(batches)) if workers else iter(batches)
-
-
-_AHEAD = "ddot-batches-ahead"
 
 
 def _leave_interrupts_to_the_main_process(worker: int) -> None:
@@ -252,7 +243,7 @@ def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
         except BaseException as error:  # raised again in the main thread
             taken.put(error.with_traceback(None))
 
-    thread = threading.Thread(target=take, name=_AHEAD, daemon=True)
+    thread = threading.Thread(target=take, name="ddot-batches-ahead", daemon=True)
     thread.start()
     try:
         while (batch := taken.get()) is not None:

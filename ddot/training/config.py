@@ -4,6 +4,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -125,8 +126,8 @@ def _set(config: Any, names: list[str], text: str, path: str) -> Any:
 
 
 def _pair(text: str) -> tuple[float, float]:
-    first, second = text.split(",")
-    return float(first), float(second)
+    first, second = map(float, text.split(","))
+    return first, second
 
 
 def _weighted(text: str) -> tuple[tuple[str, float], ...]:
@@ -150,16 +151,11 @@ def _parse(text: str, kind: Any, path: str) -> Any:
     options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if type(None) in options and text.lower() in ("none", ""):
         return None
-    wanted = []
-    for option in options:
-        if option in _READERS:
-            read, name = _READERS[option]
-            wanted.append(name)
-            try:
-                return read(text)
-            except (ValueError, KeyError):
-                continue
-    if not wanted:
+    readers = [_READERS[option] for option in options if option in _READERS]
+    if not readers:
         raise ValueError(f"{path} is code, not a value; change it in a recipe of your own")
-    optional = " or none" if type(None) in options else ""
-    raise ValueError(f"{path} must be {' or '.join(wanted)}{optional}, got '{text}'")
+    for read, _ in readers:
+        with suppress(ValueError, KeyError):
+            return read(text)
+    wanted = [name for _, name in readers] + ["none"] * (type(None) in options)
+    raise ValueError(f"{path} must be {' or '.join(wanted)}, got '{text}'")

@@ -132,14 +132,13 @@ class Learner:
 
 def freeze_all_but(model: Denoiser, only: Sequence[str]) -> None:
     """Train only weights whose names start with one of these; all if none are given."""
-    if only:
-        names = [name for name, _ in model.named_parameters()]
-        for start in only:
-            if not any(name.startswith(start) for name in names):
-                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
-                raise ValueError(f"training.only: the network has no weights '{start}…'; its parts are {parts}")
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name.startswith(tuple(only)))
+    weights = dict(model.named_parameters())
+    for start in only:
+        if not any(name.startswith(start) for name in weights):
+            parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in weights))
+            raise ValueError(f"training.only: the network has no weights '{start}…'; its parts are {parts}")
+    for name, parameter in weights.items():
+        parameter.requires_grad_(not only or name.startswith(tuple(only)))
 
 
 def interleaved(slots: Slots, parts: int) -> Iterator[Slots]:

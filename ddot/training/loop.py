@@ -1,7 +1,6 @@
 """The training loop, top to bottom in `_train`. Names no method: a run's plans bring their own."""
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
 
             position_factor = settings.position_factor * min(1.0, (step + 1) / max(1, settings.position_warmup))
             shape = (index, *slots.u.shape)
-            with meter.compiling() if settings.compile and shape not in compiled else nullcontext():
+            with meter.compiling(settings.compile and shape not in compiled):
                 losses = learner.gradients(run.plans[index].method, slots, position_factor)
             compiled.add(shape)
             rate_factor = warm_hold_decay(step, done, settings.warmup, settings.decay)

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.benchmark import Timer
 
 from ddot.core.records import PROMPT, Slots
-from ddot.files import write_whole
+from ddot.files import write_whole, writing
 from ddot.methods.losses import LOSSES
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.folder import without_values
@@ -40,14 +40,8 @@ class Meter:
         if self.speaks:
             self.board = _board(output, step) if self.settings.tensorboard else None
             self.log = open(_rewound(output / "log.jsonl", step), "a")  # noqa: SIM115
-            self.bar = Progress(
-                TextColumn(run.name),
-                BarColumn(),
-                TextColumn("{task.fields[text]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
+            columns = (TextColumn(run.name), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
             self.task = self.bar.add_task("", total=1.0, text="")
 
     def __enter__(self) -> "Meter":
@@ -98,11 +92,11 @@ class Meter:
         self.began += time.monotonic() - start
 
     @contextmanager
-    def compiling(self) -> Iterator[None]:
-        """First step of a new shape: compile time is excluded from speed and budget."""
-        with self.starting():
+    def compiling(self, first: bool) -> Iterator[None]:
+        """In the first step of a new shape, compile time is excluded from speed and budget."""
+        with self.starting() if first else nullcontext():
             yield
-        self.counts = False
+        self.counts = not first
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:
         """Record a step. Figures stay on the device until a line is due."""
@@ -111,7 +105,6 @@ class Meter:
         masked = int(((slots.u < share) & (slots.kind != PROMPT)).sum())
         self.slots += B * L * self.world * self.counts
         self.arithmetic += self.flops(B * L, L, masked) * self.world * self.counts
-        self.counts = True
         self.steps += 1
         self.figures = losses if self.figures is None else self.figures + losses
         self.norm, self.rate_factor = norm, rate_factor
@@ -137,10 +130,10 @@ class Meter:
         self._reset()
         self._write(self.last)
         if self.speaks:
-            text = f"step {step} loss {values[0]:.3f} nats {self.last['nats']:.3f}"
-            text += f" {self.last['slots_per_second'] / 1e3:.1f}k slots/s"
-            if self.last["utilisation"] is not None:
-                text += f" {self.last['utilisation']:.0%} of peak"
+            peak = self.last["utilisation"]
+            text = f"step {step} loss {values[0]:.3f} nats {self.last['nats']:.3f} "
+            text += f"{self.last['slots_per_second'] / 1e3:.1f}k slots/s"
+            text += "" if peak is None else f" {peak:.0%} of peak"
             done = progress(step, self.last["seconds"], self.settings.steps, self.settings.seconds)
             self.bar.update(self.task, completed=min(1.0, done), text=text)
             if not self.bar.console.is_terminal:
@@ -166,13 +159,9 @@ class Meter:
     def _write(self, row: dict[str, Any]) -> None:
         if not self.speaks:
             return
-        try:
+        with writing(Path(self.log.name)):
             self.log.write(json.dumps(row) + "\n")
             self.log.flush()
-        except OSError as error:
-            raise ValueError(
-                f"{self.log.name} cannot be written ({error.strerror}); free some space and resume with --resume"
-            ) from None
         if self.board is not None:
             for name, value in {**row, **row.get("dev", {})}.items():
                 if isinstance(value, float):

@@ -50,12 +50,10 @@ class Muon(torch.optim.Optimizer):
 
     def _step_together(self, parameters: list[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        buffers = []
         for parameter in parameters:
-            state = self.state[parameter]
-            if "momentum" not in state:
-                state["momentum"] = torch.zeros_like(parameter)
-            buffers.append(state["momentum"])
+            if "momentum" not in self.state[parameter]:
+                self.state[parameter]["momentum"] = torch.zeros_like(parameter)
+        buffers = [self.state[parameter]["momentum"] for parameter in parameters]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)  # Nesterov
         updates = orthogonalise(torch.stack([gathered(update) for update in ahead]))
@@ -87,24 +85,17 @@ class Average:
 
 def make_optimisers(model: Denoiser, settings: Training) -> list[torch.optim.Optimizer]:
     """AdamW, and Muon for the matrices of the blocks if the run has a rate for them."""
-    matrices: list[nn.Parameter] = []
-    trunk: list[nn.Parameter] = []
-    added: list[nn.Parameter] = []
+    matrices, trunk, added = list[nn.Parameter](), list[nn.Parameter](), list[nn.Parameter]()
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
         in_block = name.startswith("trunk.blocks.") and parameter.dim() == 2 and "adaLN" not in name
-        (matrices if in_block and settings.matrix_rate else trunk if name.startswith("trunk.") else added).append(
-            parameter
-        )
+        group = matrices if in_block and settings.matrix_rate else trunk if name.startswith("trunk.") else added
+        group += [parameter] * parameter.requires_grad
     groups = [(trunk, settings.rate), (added, settings.rate if settings.added_rate is None else settings.added_rate)]
     adam_groups = [{"params": group, "full_rate": rate} for group, rate in groups if group]
-    fused = model.device.type == "cuda"
     optimisers: list[torch.optim.Optimizer] = []
     if adam_groups:
-        optimisers.append(
-            torch.optim.AdamW(adam_groups, betas=settings.betas, weight_decay=settings.weight_decay, fused=fused)
-        )
+        fused, decay = model.device.type == "cuda", settings.weight_decay
+        optimisers.append(torch.optim.AdamW(adam_groups, betas=settings.betas, weight_decay=decay, fused=fused))
     if matrices:
         optimisers.append(Muon(matrices, lr=0.0, weight_decay=settings.weight_decay))
         optimisers[-1].param_groups[0]["full_rate"] = settings.matrix_rate

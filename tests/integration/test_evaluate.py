@@ -18,7 +18,7 @@ from ddot.evaluation import run
 from ddot.evaluation.contenders import CONTENDERS, learnt
 from ddot.evaluation.filling import Loaded, Written
 from ddot.evaluation.items import Program, Sentence, read_items
-from ddot.evaluation.metrics import Fluency
+from ddot.evaluation.metrics.scoring import Fluency
 from ddot.evaluation.rescore import contrast, read_texts
 from ddot.evaluation.run import generate
 from ddot.evaluation.store import Store, append, mend
@@ -434,9 +434,9 @@ def test_a_model_that_learnt_more_since_is_not_taken_for_the_same(model, bench, 
     rows_of(replace(model, training={"training_steps": 20}), bench, output, methods=("unfilled", "planned"))
     before = output.read_text()
     for now, said in (
-        ({"training_steps": 60}, "steps of training: 20, and it has 60 now; choose another --output"),
+        ({"training_steps": 60}, "training_steps 20, now it has 60; choose another --output"),
         ({"training_steps": 20, "recipe": "toy"}, None),
-        ({"recipe": "toy"}, "steps of training: 20, and it has none now"),
+        ({"recipe": "toy"}, "training_steps 20, now it has None"),
     ):
         if said is None:  # what rows do not say cannot be another
             assert rows_of(replace(model, training=now), bench, output, methods=("planned",)) == []
@@ -452,7 +452,7 @@ def test_mistakes(model, bench, tmp_path):
     for steps in (0, -2):
         with pytest.raises(ValueError, match=f"steps is {steps}; at least 1"):
             list(evaluate(model, bench, tmp_path / "r.jsonl", ["own"], methods=("unfilled",), steps=(16, steps)))
-    with pytest.raises(ValueError, match=r"r\.texts\.jsonl is a name for texts"):
+    with pytest.raises(ValueError, match=r"r\.texts\.jsonl cannot hold rows"):
         rows_of(model, bench, tmp_path / "r.texts.jsonl")
     (tmp_path / "folder.texts.jsonl").mkdir()
     with pytest.raises(ValueError, match=r"folder\.texts\.jsonl cannot be written \(Is a directory\)"):
@@ -467,7 +467,7 @@ def test_mistakes(model, bench, tmp_path):
     with pytest.raises(ValueError, match=r"holds texts; give the rows they belong to, r\.jsonl"):
         list(rescore(texts, bench, ["bleu4"]))
     assert texts.read_text() == ""
-    with pytest.raises(ValueError, match="is a folder; name a file"):
+    with pytest.raises(ValueError, match="cannot hold rows"):
         rows_of(model, bench, tmp_path)
     with pytest.raises(FileNotFoundError, match="no benchmark"):
         list(evaluate(model, bench, tmp_path / "r.jsonl", ["other"]))

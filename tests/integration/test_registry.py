@@ -15,8 +15,7 @@ from ddot.cli import app
 from ddot.evaluation import contenders
 from ddot.evaluation.contenders import CONTENDERS, learnt
 from ddot.evaluation.tables import read_rows, render
-from ddot.figures.charts import looks_of
-from ddot.figures.curves import quality
+from ddot.figures.charts import looks_of, quality
 from ddot.training import recipes
 from ddot.training.loop import train
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from scipy.optimize import isotonic_regression
 
-from ddot.figures.label_layout import spread
+from ddot.figures.canvas import spread
 from ddot.figures.terminal import picture_of, reading_text, stage_of, watch
 from ddot.infill.frames import Frame
 

@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 
 from ddot.cli import app, run
 from ddot.evaluation.contenders import CONTENDERS
-from ddot.evaluation.metrics import METRICS
+from ddot.evaluation.metrics.scoring import METRICS
 from ddot.evaluation.rows import measured
 from ddot.figures.canvas import canvas
-from ddot.figures.charts import draw, draw_charts, looks_of
-from ddot.figures.curves import AXES, quality, success_by_given
+from ddot.figures.charts import AXES, draw, draw_charts, looks_of, quality, success_by_given
 
 LABELS = {name: one.label for name, one in CONTENDERS.items()}
 
@@ -146,8 +145,8 @@ def test_a_method_has_its_colour_and_no_two_curves_look_alike():
     for some in (["lc", "ddot-u-leap", "ddot-t"], ["ddot-t", "ddot-u-leap"]):  # whatever is drawn beside it
         few = looks_of(quality([each for each in rows if each["method"] in some]))
         assert all(few[LABELS[name]][:2] == looks[LABELS[name]][:2] for name in some)
-    models = [row(model=str(number), steps=K, bleu4=float(K)) for number in range(30) for K in (4, 16)]
-    assert len(set(looks_of(quality(models)).values())) == 30
+    models = [row(model=str(number), steps=K, bleu4=float(K)) for number in range(8) for K in (4, 16)]
+    assert len(set(looks_of(quality(models)).values())) == 8
     assert looks[LABELS["ddot-u-leap"]][:2] == looks[LABELS["ddot-u"]][:2] != looks[LABELS["ddot-t"]][:2]
 
 
@@ -182,8 +181,7 @@ def test_mistakes_are_sentences(tmp_path):
         ),
         (lambda: success_by_given(SWEEP), "ddot rescore rows.jsonl --bench DIR --metrics success adds it"),
         (lambda: success_by_given([row("unfilled")]), "no filled rows of `ddot evaluate`"),
-        (lambda: success_by_given([row(kept={4: [3, 3]})]), "under 'kept'; wanted for each number of given words"),
-        (lambda: success_by_given([row(kept={"4": [3, 2]})]), "under 'kept'; wanted for each number of given words"),
+        (lambda: success_by_given([row(kept=[3, 3])]), "under 'kept'; wanted an object"),
     ]:
         with pytest.raises(ValueError, match=re.escape(sentence)):
             wrong()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ddot.cli import app, run
 from ddot.cli.app import show
 from ddot.evaluation.contenders import CONTENDERS
-from ddot.evaluation.metrics import METRICS
+from ddot.evaluation.metrics.scoring import METRICS
 from ddot.evaluation.rescore import contrast, rescore
 from ddot.evaluation.rows import HEADS, Row, measured, parse
 from ddot.evaluation.tables import MOST, NAMES, insert, read_rows, render
@@ -383,9 +383,8 @@ def test_differences_stand_beside_rows_of_the_other_commands():
     assert table([row(), *rows], "block") == table([row()], "block")
     with pytest.raises(ValueError, match="no rows of `ddot compare` among 1; give a file"):
         render([row()], "differences")
-    for broken, wanted in (({"low": None}, "null under 'low'"), ({"high": float("nan")}, "NaN under 'high'")):
-        with pytest.raises(ValueError, match=f"row 1 has {wanted}; wanted a number"):
-            render([difference("lc") | broken])
+    with pytest.raises(ValueError, match="row 1 has null under 'low'; wanted a number"):
+        render([difference("lc") | {"low": None}])
     with pytest.raises(ValueError, match="row 1 has no 'dataset'"):
         render([{key: value for key, value in difference("lc").items() if key != "dataset"}])
 
@@ -444,7 +443,7 @@ def test_hyperparameters_that_a_model_does_not_tell_are_left_empty(tmp_path):
     for said, wanted in (({}, {"–"}), ({"training": {"clip": 0.5, "matrix_rate": None}}, {"–", "0.5", "AdamW"})):
         meta.write_text(json.dumps(said))
         made = settings_table(model=meta)
-        assert {line[-1][0].text for line in made.lines} == wanted
+        assert {line[-1] for line in made.lines} == wanted
     meta.unlink()
     assert [column.name for column in settings_table(model=meta).columns][-1] == "smollm2_ddot"
 
@@ -535,9 +534,9 @@ def test_names_come_through_latex_as_they_are(name):
         ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
         ([{}], "main", "row 1 begins with ''"),
         ([row(), row(steps="16")], "steps", "row 2 has \"16\" under 'steps'; wanted a whole number"),
-        ([row(method=["lc"])], "main", "row 1 has [\"lc\"] under 'method'; wanted a name"),
-        ([row(model=None)], "main", "row 1 has null under 'model'; wanted a name"),
-        ([row(intervals="wide")], "block", "row 1 has \"wide\" under 'intervals'; wanted one for each metric"),
+        ([row(method=["lc"])], "main", "row 1 has [\"lc\"] under 'method'; wanted a text"),
+        ([row(model=None)], "main", "row 1 has null under 'model'; wanted a text"),
+        ([row(intervals="wide")], "block", "row 1 has \"wide\" under 'intervals'; wanted an object"),
         ([row(training_seconds=[])], "block", "row 1 has [] under 'training_seconds'; wanted a number"),
         ([row(id="1", text="the boat")], "main", "row 1 is a text; give the file of rows"),
     ],
@@ -548,18 +547,12 @@ def test_mistakes_are_sentences(rows, name, sentence):
 
 
 WRONG = [
-    *((name, "", "a name") for name in ("model", "method", "dataset", "split", "task", "recipe", "device")),
-    ("language_model", " ", "a name"),
-    *((name, value, "a whole number, 1 or more") for name in ("steps", "items") for value in (0, -4, 1.5, True)),
-    ("seed", 0.5, "a whole number"),
+    *((name, 3, "a text") for name in ("model", "method", "dataset", "split", "task", "recipe", "device")),
+    *((name, value, "a whole number") for name in ("steps", "items", "seed") for value in (1.5, True)),
     *((name, value, "a whole number") for name in ("samples", "training_steps", "batch") for value in ("many", 1.5)),
     *((name, "41.3", "a number") for name in (*METRICS, "seconds", "training_seconds", "position_factor")),
     *(("bleu4", value, "a number") for value in ([41.3], {}, True)),
-    ("training_seconds", float("nan"), "a number"),
-    *(
-        ("intervals", {"bleu2": [40, 42], "bleu4": value}, "one for each metric, null or its two ends")
-        for value in (41.3, "wide", [41.3], [40.0, 41.0, 42.0], [40.0, None], [40.0, float("inf")], {"low": 1})
-    ),
+    ("intervals", [40, 42], "an object"),
 ]
 
 

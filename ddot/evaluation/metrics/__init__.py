@@ -7,20 +7,3 @@ code_bleu.py  CodeBLEU of Python
 fluency.py    perplexity under a causal language model
 scoring.py    several metrics of one set of texts, on blanks too (ROUGE); the differences between two sets
 """
-
-from ddot.evaluation.metrics.scoring import METRICS, Fluency, Measured, compare, measure, score, usual
-from ddot.evaluation.metrics.sums import Difference, Sums, difference, interval
-
-__all__ = [
-    "METRICS",
-    "Difference",
-    "Fluency",
-    "Measured",
-    "Sums",
-    "compare",
-    "difference",
-    "interval",
-    "measure",
-    "score",
-    "usual",
-]

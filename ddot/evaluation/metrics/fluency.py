@@ -63,7 +63,7 @@ class Causal:
         by_length = sorted((i for i, count in enumerate(counts) if count), key=lambda i: len(rows[i]))
         for first in range(0, len(by_length), self.batch):
             some = by_length[first : first + self.batch]
-            # What comes after a text is not seen from inside it: any token will do there.
+            # Padding follows the text and is never attended to, so any token will do.
             x = pad_sequence([torch.tensor(rows[i]) for i in some], batch_first=True).to(device)
             positions = torch.arange(x.shape[1], dtype=torch.float32, device=device).expand(x.shape)
             with torch.inference_mode():

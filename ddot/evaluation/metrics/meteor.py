@@ -79,13 +79,8 @@ def _meteor(sums: Float[np.ndarray, "6"]) -> float:
     if not words:
         return 0.0
     precision, recall = text_found / text, reference_found / reference
-    return (
-        100
-        * precision
-        * recall
-        / (_ALPHA * precision + (1 - _ALPHA) * recall)
-        * (1 - _GAMMA * (chunks / words) ** _BETA)
-    )
+    f_mean = precision * recall / (_ALPHA * precision + (1 - _ALPHA) * recall)
+    return 100 * f_mean * (1 - _GAMMA * (chunks / words) ** _BETA)
 
 
 def meteor_nltk(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
@@ -129,5 +124,5 @@ def _debian(folder: Path) -> Any:
             """No map to other versions."""
 
     nltk.data.path.append(str(folder))  # NLTK opens no file elsewhere
-    with catch_warnings(action="ignore"):  # that it knows English alone
+    with catch_warnings(action="ignore"):  # it warns that it knows only English
         return Reader(str(folder), None)

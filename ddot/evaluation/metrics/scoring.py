@@ -9,20 +9,10 @@ from typing import Any
 import numpy as np
 
 from ddot.evaluation.items import Item, Passage, Program
+from ddot.evaluation.metrics import words
 from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
 from ddot.evaluation.metrics.sums import Sums, difference, extra, interval, mean_of
-from ddot.evaluation.metrics.words import (
-    bleu,
-    distinct,
-    exact_match,
-    gaps_extra,
-    gaps_found,
-    length_error,
-    length_error_absolute,
-    nist,
-    success,
-)
 
 LanguageModel = Callable[..., Any] | Path | str  # see fluency.py
 
@@ -111,20 +101,20 @@ def _perplexity(filled: Filled) -> Sums:
 
 
 METRICS: dict[str, Callable[[Filled], Sums | float]] = {
-    "bleu2": lambda f: bleu(f.references, f.texts, 2),
-    "bleu4": lambda f: bleu(f.references, f.texts, 4),
-    "nist2": lambda f: nist(f.references, f.texts, 2),
-    "nist4": lambda f: nist(f.references, f.texts, 4),
+    "bleu2": lambda f: words.bleu(f.references, f.texts, 2),
+    "bleu4": lambda f: words.bleu(f.references, f.texts, 4),
+    "nist2": lambda f: words.nist(f.references, f.texts, 2),
+    "nist4": lambda f: words.nist(f.references, f.texts, 4),
     "meteor": lambda f: meteor(f.references, f.texts),
     "meteor_nltk": lambda f: meteor_nltk(f.references, f.texts),
-    "success": lambda f: success(f.given, f.texts),
-    "exact": lambda f: exact_match(f.references, f.texts),
-    "length_error": lambda f: length_error(f.references, f.texts),
-    "length_error_abs": lambda f: length_error_absolute(f.references, f.texts),
-    "gaps_found": lambda f: gaps_found(f.given, _missing(f), f.texts),
-    "gaps_extra": lambda f: gaps_extra(f.given, _missing(f), f.texts),
-    "d2": lambda f: distinct(f.texts, 2),
-    "d4": lambda f: distinct(f.texts, 4),
+    "success": lambda f: words.success(f.given, f.texts),
+    "exact": lambda f: words.exact_match(f.references, f.texts),
+    "length_error": lambda f: words.length_error(f.references, f.texts),
+    "length_error_abs": lambda f: words.length_error_absolute(f.references, f.texts),
+    "gaps_found": lambda f: words.gaps_found(f.given, _missing(f), f.texts),
+    "gaps_extra": lambda f: words.gaps_extra(f.given, _missing(f), f.texts),
+    "d2": lambda f: words.distinct(f.texts, 2),
+    "d4": lambda f: words.distinct(f.texts, 4),
     "codebleu": _code_bleu,
     "perplexity": _perplexity,
     "rouge1": _rouge("rouge1"),

@@ -129,10 +129,8 @@ def _sort_alone(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray) -> 
 def contenders() -> dict[str, Callable[..., Any]]:
     """Name → function of (is_prompt, n_real, keys); solvers that are not installed are omitted."""
     found: dict[str, Callable[..., Any]] = {"ddot": couple, "dp": _couple_by_alignment}
-    if find_spec("scipy"):
-        found["scipy"] = _couple_with(_scipy)
-    if find_spec("ot"):
-        found["pot"] = _couple_with(_pot)
+    solvers = {"scipy": ("scipy", _scipy), "pot": ("ot", _pot)}
+    found |= {name: _couple_with(solve) for name, (package, solve) in solvers.items() if find_spec(package)}
     return found | {"sort": _sort_alone}
 
 
@@ -146,21 +144,18 @@ def rows_like_training(L: int, rows: int, seed: int = 0) -> tuple[np.ndarray, np
 
 def _seconds(work: Callable[..., Any], L: int, seconds: float) -> float:
     """CPU seconds a slot, best of five rounds sized to about `seconds` in all."""
+
+    def once() -> float:
+        start = time.thread_time()
+        work(*batch)
+        return time.thread_time() - start
+
     rows = 1
-    while True:
-        batch = rows_like_training(L, rows)
-        start = time.thread_time()
-        work(*batch)
-        took = time.thread_time() - start
-        if took > seconds / 20 or rows * L > 2_000_000:
-            break
+    batch = rows_like_training(L, rows)
+    while (took := once()) <= seconds / 20 and rows * L <= 2_000_000:
         rows *= 4
-    best = took
-    for _ in range(4):
-        start = time.thread_time()
-        work(*batch)
-        best = min(best, time.thread_time() - start)
-    return best / (rows * L)
+        batch = rows_like_training(L, rows)
+    return min(took, *(once() for _ in range(4))) / (rows * L)
 
 
 def measure(lengths: Iterable[int] = (64, 128, 1024), seconds: float = 1.0) -> list[dict[str, Any]]:

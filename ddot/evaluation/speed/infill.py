@@ -1,13 +1,13 @@
 """`ddot bench infill`: how fast blanks are filled, all in one run on the same sentences.
 
-The product against a plain implementation (float32, always 64 slots, logits at every slot in every step), the other
-methods, and the same trunk generating left to right with a key-value cache; on a GPU also long lists, plain and
-compiled. Weights do not affect speed, so baselines run on the weights of the model.
+The product against a plain implementation (float32, always 64 slots, logits at every slot in every step), and the same
+trunk generating left to right with a key-value cache; on a GPU also long lists, plain and compiled. Weights do not
+affect speed, so baselines run on the weights of the model.
 """
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ddot.core.records import Example, Prediction, State
+from ddot.core.records import Prediction, State
 from ddot.core.rng import row_keys
 from ddot.infill.engine import ALONE, Window
 from ddot.infill.lengths import choose_lengths, roomy
@@ -26,11 +26,7 @@ from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
 from ddot.infill.view import lay_out, view
-from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.methods.left_context import LeftContext
-from ddot.methods.method import Method
-from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Memory
 
@@ -95,7 +91,7 @@ def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
         "ddot infill, as shipped": _each(fast, partial(_infill, steps=steps)),
         "as shipped, 8 steps": _each(fast, partial(_infill, steps=8)),
         "as shipped, slots move": _each(fast, partial(_infill, steps=steps, terminal="grid")),
-        **_other_methods(fast, steps),
+        **_on_any(fast, steps),
     }
 
 
@@ -110,21 +106,13 @@ def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
         f"ddot infill, {MANY} sentences, compiled": _many(compiled, steps),
         "one by one, 8 steps": _each(fast, partial(_infill, steps=8)),
         "one by one, slots move": _each(fast, partial(_infill, steps=steps, terminal="grid")),
-        **_other_methods(bare, steps),
+        **_on_any(bare, steps),
     }
 
 
-def _other_methods(fast: Model, steps: int) -> dict[str, Way]:
-    methods: dict[str, Method] = {
-        "DDOT-U as in the paper, 64 slots": DDOT(),
-        "PoP, 64 slots": PositionPrediction(),
-        "LC, 64 + 64 slots": LeftContext(),
-    }
-    return {
-        "ddot infill, told 8 words": _each(fast, partial(_infill, steps=steps, bounds="{8}")),
-        **{name: _each(fast, partial(_method, method=method, steps=steps)) for name, method in methods.items()},
-        "left to right, same trunk, cached": _each(fast, _left_to_right),
-    }
+def _on_any(model: Model, steps: int) -> dict[str, Way]:
+    told = _each(model, partial(_infill, steps=steps, bounds="{8}"))
+    return {"ddot infill, told 8 words": told, "left to right, same trunk, cached": _each(model, _left_to_right)}
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
@@ -176,21 +164,6 @@ def _plain(model: Model, text: str, steps: int) -> None:
     prompt, _ = lay_out(seen, template.blanks, lengths)
     for _ in FixedLength().sample(Everywhere(model.denoiser), [prompt.example], roomy(0), steps, row_keys(0, 1)):  # type: ignore[arg-type]
         pass
-
-
-def prompts_of(model: Model, texts: Sequence[str]) -> list[Example]:
-    """The prompts of the paper's methods: the words, not where any are missing."""
-    return [view(parse(text), model.tokenizer, located=False).prompt.example for text in texts]
-
-
-def sample(method: Method, model: Model, prompts: Sequence[Example], steps: int) -> None:
-    """Fill prompts as one batch, each in the usual number of slots."""
-    for _ in method.sample(model.denoiser, prompts, roomy(0), steps, row_keys(0, len(prompts))):
-        pass
-
-
-def _method(model: Model, text: str, method: Method, steps: int) -> None:
-    sample(method, model, prompts_of(model, [text]), steps)
 
 
 def _left_to_right(model: Model, text: str) -> None:

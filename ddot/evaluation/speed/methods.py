@@ -14,8 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddot.evaluation.speed.infill import prompts_of, sample, seconds, varied
+from ddot.core.rng import row_keys
+from ddot.evaluation.speed.infill import seconds, varied
+from ddot.infill.lengths import roomy
 from ddot.infill.model import load
+from ddot.infill.template import parse
+from ddot.infill.view import view
 from ddot.methods.ddot import DDOT
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method
@@ -41,13 +45,19 @@ def measure(
             raise ValueError(f"{name} is {number}; at least 1 is wanted")
     loaded = load(model, device)
     count = texts or (512 if loaded.device.type == "cuda" else 1)
-    prompts, times = prompts_of(loaded, varied(count)), dict[tuple[int, str], list[float]]()
+    # The words alone, not where any are missing.
+    prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
+    times: dict[tuple[int, str], list[float]] = {}
+
+    def sample(name: str, steps: int) -> None:
+        for _ in METHODS[name].sample(loaded.denoiser, prompts, roomy(0), steps, row_keys(0, count)):
+            pass
+
     with torch.inference_mode(), loaded.denoiser.half_precision():
         for turn, K, name in product(range(rounds + 1), steps, METHODS):
-            fill = partial(sample, METHODS[name], loaded, prompts, K if turn else 1)
             if turn:  # the first round warms up
                 print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
-            spent = seconds(fill, loaded.device)
+            spent = seconds(partial(sample, name, K if turn else 1), loaded.device)
             times.setdefault((K, name), []).extend([spent] * bool(turn))
     rows = []
     for (K, name), some in times.items():

@@ -4,7 +4,8 @@ Runs the real training loop on a corpus of random tokens.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,46 +48,28 @@ def networks() -> dict[str, Network]:
 
 
 def measure(
-    names: Iterable[str], lengths: Iterable[int], device: str, slots: int, steps: int, workers: int
+    names: Sequence[str], lengths: Sequence[int], device: str, slots: int, steps: int, workers: int
 ) -> list[dict[str, Any]]:
     """One row for each network, length and layout: with couplings (DDOT), and without (fixed positions)."""
-    known = networks()
-    rows = []
+    known, rows, cuda = networks(), [], device.startswith("cuda")
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"there is no network '{unknown[0]}'; there are {', '.join(known)}")
+    training = Training(
+        steps=steps, slots=slots, device=device, bf16=cuda, compile=cuda, log_every=max(1, steps // 2), save_every=0
+    )
+    layouts: dict[bool, Method] = {True: DDOT(terminal=random_terminal), False: FixedLength()}
     with tempfile.TemporaryDirectory() as place:
         _random_corpus(Path(place) / "data")
-        for name in names:
-            if name not in known:
-                raise ValueError(f"there is no network '{name}'; there are {', '.join(known)}")
-            for L in lengths:
-                for coupled, method in ((True, DDOT(terminal=random_terminal)), (False, FixedLength())):
-                    run = _run(name, known[name], method, Path(place), L, device, slots, steps, workers)
-                    figures = train(run, Path(place) / f"{name}-{L}-{coupled}")
-                    rows.append(
-                        {
-                            "network": name,
-                            "L": L,
-                            "couplings": coupled,
-                            "slots_per_second": figures["slots_per_second"],
-                            "of_matrix_peak": figures["utilisation"],
-                            "waiting_for_data": figures["waiting"],
-                        }
-                    )
+        data = Data(folder=place, sources=(("data", 1.0),), workers=workers)
+        for name, L, (coupled, method) in product(names, lengths, layouts.items()):
+            plans = (Plan(method, recipes.ALL_MASKS, Windows(0.5), lengths=(L,)),)
+            run = Run(f"{name} L={L}", known[name], data, plans, training)
+            figures = train(run, Path(place, f"{name}-{L}-{coupled}"))
+            rows.append({
+                "network": name, "L": L, "couplings": coupled, "slots_per_second": figures["slots_per_second"],
+                "of_matrix_peak": figures["utilisation"], "waiting_for_data": figures["waiting"],
+            })  # fmt: skip
     return rows
-
-
-def _run(
-    name: str, network: Network, method: Method, place: Path, L: int, device: str, slots: int, steps: int, workers: int
-) -> Run:
-    cuda = device.startswith("cuda")
-    return Run(
-        name=f"{name} L={L}",
-        network=network,
-        data=Data(folder=str(place), sources=(("data", 1.0),), workers=workers),
-        plans=(Plan(method, recipes.ALL_MASKS, Windows(0.5), lengths=(L,)),),
-        training=Training(
-            steps=steps, slots=slots, device=device, bf16=cuda, compile=cuda, log_every=max(1, steps // 2), save_every=0
-        ),
-    )
 
 
 def _random_corpus(folder: Path) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 from ddot.evaluation.rows import Row, measured
 from ddot.evaluation.store import read_rows
 from ddot.evaluation.tables import page
-from ddot.evaluation.tables.comparisons import COMPARISONS, compare, models, sweep
-from ddot.evaluation.tables.differences import difference_tables
-from ddot.evaluation.tables.document import insert, marked
+from ddot.evaluation.tables.comparisons import COMPARISONS, compare, difference_tables, models, sweep
+from ddot.evaluation.tables.page import insert, marked
 from ddot.evaluation.tables.settings import settings_table
 from ddot.evaluation.tables.speed import speed_tables
 

@@ -1,12 +1,14 @@
-"""Tables whose lines are contenders: published results beside ours, ablations, variants, sweeps, models."""
+"""Tables whose lines are contenders: published results beside ours, variants, sweeps, models, differences."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import PurePath
 from typing import Any
 
-from ddot.evaluation.contenders import CONTENDERS, contender
-from ddot.evaluation.rows import HEADS, UNFILLED, Row
+from ddot.evaluation.contenders import CONTENDERS, contender, importance
+from ddot.evaluation.rows import HEADS, UNFILLED, Contrast, Row, is_difference, parse
 from ddot.evaluation.tables.lines import (
+    LOWER_IS_BETTER,
     SETS,
     Line,
     Naming,
@@ -15,11 +17,13 @@ from ddot.evaluation.tables.lines import (
     gather,
     model_name,
     notes_of,
+    number_format,
     of_own_model,
     rank,
     shortened,
+    signed,
 )
-from ddot.evaluation.tables.page import EMPTY, Cell, Column, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table, bold, joined
 from ddot.evaluation.tables.paper import paper_tables, paper_values, printed
 
 # Metrics that share a column.
@@ -110,21 +114,21 @@ def compare(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
         body, heads = _by_set(sets, lines, metrics, room), [Column(_head(column)) for column in paired(metrics)]
     else:
         columns = (cells(lines, dataset, column) for dataset, column in places)
-        body = [*theirs, *zip((cell(naming.name(line)) for line in lines), *columns, strict=True)]
+        body = [*theirs, *zip(map(naming.name, lines), *columns, strict=True)]
         heads = [Column(_head(column), SETS.get(dataset, dataset) * (len(sets) > 1)) for dataset, column in places]
-    body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in heads))] * (not lines)
+    body += [("ours: no rows", *(EMPTY for _ in heads))] * (not lines)
     task = f" ({kind.task} task)" * (kind.task == "free" and not kind.by_set and room is not None)
     return Table(name, kind.title + task, (Column(""), *heads), body, (*notes_of(lines, metrics, body), *kind.notes))
 
 
 def _by_set(
     sets: Sequence[str], lines: Sequence[Line], metrics: Sequence[str], room: int | None
-) -> list[Sequence[Cell]]:
-    body: list[Sequence[Cell]] = []
+) -> list[Sequence[str]]:
+    body: list[Sequence[str]] = []
     for dataset in sets:
         some = [line for line in lines if dataset in line.rows]
         naming = Naming.of(some, tasks=False)
-        names = (cell(f"{SETS.get(dataset, dataset)}, {line.row.task}: {naming.name(line)}") for line in some)
+        names = (f"{SETS.get(dataset, dataset)}, {line.row.task}: {naming.name(line)}" for line in some)
         body += zip(names, *(cells(some, dataset, column) for column in paired(metrics)), strict=True)
     return body[:room]
 
@@ -145,7 +149,7 @@ def paired(metrics: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _published(
     kind: Comparison, numbers: Mapping[str, Any], places: Sequence[tuple[str, Sequence[str]]], room: int | None
-) -> list[Sequence[Cell]]:
+) -> list[Sequence[str]]:
     """The paper's lines under these columns; without a table of its own, its DDOT-U on each set."""
     if not kind.theirs:
         return []
@@ -160,15 +164,14 @@ def _published(
         found = {m: {dataset: paper_values(str(kind.paper), m, dataset) for dataset, _ in places} for m in models}
     source = numbers.get("source", "paper")
     return [
-        (cell(f"{source}, {model}"), *(cell(papers(values[dataset], column)) for dataset, column in places))
+        (f"{source}, {model}", *(papers(values[dataset], column) for dataset, column in places))
         for model, values in found.items()
     ]
 
 
 def papers(values: Mapping[str, Any], column: Sequence[str]) -> str:
     """The paper's values under one column."""
-    shown = [printed(values.get(metric)) for metric in column]
-    return EMPTY if set(shown) == {EMPTY} else " / ".join(shown)
+    return joined([printed(values.get(metric)) for metric in column])
 
 
 _SWEEPS = {
@@ -208,8 +211,8 @@ def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
     every = [line for points in shown.values() for line in points.values()]
     naming = Naming.of(every, steps=False)
     columns = sorted({x for points in [*map(set, theirs.values()), *map(set, shown.values())] for x in points})
-    body: list[Sequence[Cell]] = [
-        (cell(f"paper, {model}".rstrip(", ")), *(cell(papers(points.get(x, {}), metrics)) for x in columns))
+    body: list[Sequence[str]] = [
+        (f"paper, {model}".rstrip(", "), *(papers(points.get(x, {}), metrics) for x in columns))
         for model, points in theirs.items()
     ]
     for points in shown.values():
@@ -218,9 +221,9 @@ def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
         beside = [line for line in every if place in line.rows]
         made = dict(zip(beside, cells(beside, place, metrics), strict=True))
         label = naming.name(first) if name == "steps" else contender(first.row.method).label
-        found = (made[points[x]] if x in points else cell(EMPTY) for x in columns)
-        body.append((cell(f"{SETS[place]}: {label}"), *found))
-    body += [(cell("ours: no rows"), *(cell(EMPTY) for _ in columns))] * (not shown)
+        found = (made[points[x]] if x in points else EMPTY for x in columns)
+        body.append((f"{SETS[place]}: {label}", *found))
+    body += [("ours: no rows", *(EMPTY for _ in columns))] * (not shown)
     heads = (Column(""), *(Column(f"{x:g}", "steps" if name == "steps" else "λ") for x in columns))
     return Table(name, title, heads, body, (*notes_of(every, metrics, body), note))
 
@@ -251,7 +254,59 @@ def models(rows: Sequence[Row], room: int | None = None) -> Table:
     for model, row in list(found.items())[:room]:
         said = (row.recipe, row.training_steps, row.training_seconds, row.position_factor)
         shown = (EMPTY if value is None else form.format(value) for value, form in zip(said, _BUDGET, strict=True))
-        body.append((cell(model_name(model)), *map(cell, shown)))
+        body.append((model_name(model), *shown))
     heads = tuple(map(Column, ("model", "recipe", "training steps", "training seconds", "λ")))
     notes = ("Steps and seconds include those of the model a training started from.",)
     return Table("models", "Models and their training budgets", heads, body, notes)
+
+
+_PLACE = ("dataset", "metric", "difference", "low", "high", "wins")  # what a cell is; the rest is a line
+_OF_LINE = [each.name for each in fields(Contrast) if each.name not in _PLACE]
+
+
+def difference_tables(rows: Sequence[Mapping[str, Any]], room: int | None = None) -> list[Table]:
+    """One table, or none where no line is a difference. Bold: the interval excludes 0."""
+    found = [parse(Contrast, row, number) for number, row in enumerate(rows, 1) if is_difference(row)]
+    if not found:
+        return []
+    lines: dict[tuple[Any, ...], dict[tuple[str, str], Contrast]] = {}
+    for each in found:
+        lines.setdefault(tuple(getattr(each, name) for name in _OF_LINE), {})[each.dataset, each.metric] = each
+    kept = sorted((next(iter(line.values())) for line in lines.values()), key=_by_importance)[:room]
+    shown = {key: line for key, line in lines.items() if next(iter(line.values())) in kept}
+    sets, metrics = dict.fromkeys(each.dataset for each in found), dict.fromkeys(each.metric for each in found)
+    known = [name for name in SETS if name in sets] + sorted(set(sets) - set(SETS))
+    places = [(d, m) for d in known for m in metrics if any((d, m) in line for line in shown.values())]
+    differ = {name for name in _OF_LINE if len({getattr(each, name) for each in kept}) > 1}
+    body = []
+    for line in shown.values():
+        one = next(iter(line.values()))
+        parts = [" − ".join(contender(name).label for name in (one.first, one.second))]
+        own = "" if _of_own_models(one) else ", ".join(map(model_name, (one.model, one.other)))
+        parts += [own] * bool(own and ({"model", "other"} & differ)) + [one.task] * ("task" in differ)
+        parts += [f"{one.steps} steps"] * ("steps" in differ) + [f"{one.split} split"] * (one.split != "test")
+        parts += [f"n = {one.items}"] * ("items" in differ) + [f"seed {one.seed}"] * ("seed" in differ)
+        body.append((", ".join(parts), *(_difference(line.get(place)) for place in places)))
+    heads = [Column(HEADS.get(m, m) + " ↓" * (m in LOWER_IS_BETTER), SETS.get(d, d)) for d, m in places]
+    notes = ["In brackets: 95% intervals of the paired bootstrap over items. Bold: the interval excludes 0."]
+    notes += ["↓: lower is better."] * any(metric in LOWER_IS_BETTER for metric in metrics)
+    return [Table("differences", "Differences on the same items", (Column(""), *heads), body, notes)]
+
+
+def _of_own_models(one: Contrast) -> bool:
+    """Whether both models were trained for their contenders."""
+    pairs = ((one.first, one.model), (one.second, one.other))
+    return all(contender(name).recipe == PurePath(model).name for name, model in pairs)
+
+
+def _by_importance(one: Contrast) -> tuple[object, ...]:
+    variant = any(contender(name).variant for name in (one.first, one.second))
+    return variant, not _of_own_models(one), max(importance(one.first), importance(one.second))
+
+
+def _difference(found: Contrast | None) -> str:
+    if found is None:
+        return EMPTY
+    form = "+" + number_format(found.metric).lstrip("+")
+    difference, low, high = (signed(value, form) for value in (found.difference, found.low, found.high))
+    return f"{bold(difference) if found.low > 0 or found.high < 0 else difference} [{low}, {high}]"

@@ -7,11 +7,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePath
 
 from ddot.evaluation.contenders import contender, importance, order
 from ddot.evaluation.rows import HEADS, UNFILLED, Row
-from ddot.evaluation.tables.page import EMPTY, Cell, Piece, cell
+from ddot.evaluation.tables.page import EMPTY, bold, is_bold, joined
 
 SETS = {
     "1bw-block": "One-Billion-Word, block",
@@ -25,7 +26,7 @@ SETS = {
 }
 TASKS = ("free", "located")
 LOWER_IS_BETTER = ("length_error_abs", "perplexity", "gaps_extra", "fill_length_error_abs", "fill_empty", "nats")
-# No merit by themselves: leaving all gaps empty, or filling all of them with anything, does well in each.
+# Never bold: leaving every gap empty, or filling every gap with anything, scores well in each.
 _NOT_COMPARED = (
     *("length_error", "fill_length_error", "seconds", "gaps_found", "gaps_extra", "d2", "d4", "perplexity"),
     "fill_empty",
@@ -173,7 +174,7 @@ class Naming:
         return ", ".join(parts) + f" (n = {row.items})" * (row.items != self.items)
 
 
-def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Sequence[Cell]] = ()) -> list[str]:
+def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Sequence[str]] = ()) -> list[str]:
     """The sentences under a table: what all of its lines share, and how certain they are."""
     rows = [row for line in lines for row in line.every if row.method != UNFILLED]
     notes = []
@@ -183,7 +184,7 @@ def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Seque
         notes.append(f"n = {Naming.of(lines).items:,} items per set unless stated.")
     if any(len(some) > 1 for line in lines for some in line.rows.values()):
         notes.append("±: standard deviation over seeds.")
-    if any(piece.bold for line in body for one in line for piece in one):
+    if any(map(is_bold, chain.from_iterable(body))):
         notes.append(BOLD)
     ends = {m: [row.intervals[m] for row in rows if row.intervals and row.intervals.get(m)] for m in metrics}
     halves = {metric: max((high - low) / 2 for low, high in some) for metric, some in ends.items() if some}
@@ -222,15 +223,13 @@ def best(lines: Sequence[Line], dataset: str, metric: str) -> set[Line]:
     return {line for group, top in tops for line, value in group.items() if value == top}
 
 
-def cells(lines: Sequence[Line], dataset: str, metrics: Sequence[str]) -> list[Cell]:
+def cells(lines: Sequence[Line], dataset: str, metrics: Sequence[str]) -> list[str]:
     """A cell for each line: the metrics on one set, the best in bold; – where none was measured."""
     tops = {metric: best(lines, dataset, metric) for metric in metrics}
-    made = []
-    for line in lines:
-        found = [(metric, line.measure(dataset, metric)) for metric in metrics]
-        pieces: list[Piece] = []
-        for metric, value in found:
-            pieces += [Piece(" / ")] * bool(pieces)
-            pieces.append(Piece(EMPTY if value is None else value.text(metric), line in tops[metric]))
-        made.append(cell(EMPTY) if all(value is None for _, value in found) else tuple(pieces))
-    return made
+
+    def shown(line: Line, metric: str) -> str:
+        value = line.measure(dataset, metric)
+        text = EMPTY if value is None else value.text(metric)
+        return bold(text) if line in tops[metric] else text
+
+    return [joined([shown(line, metric) for metric in metrics]) for line in lines]

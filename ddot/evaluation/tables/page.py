@@ -1,27 +1,32 @@
-"""A table on the page: Markdown or LaTeX. Knows nothing about the contents."""
+"""A table on the page, as Markdown or LaTeX, and its place in a document. Knows nothing about the contents."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+
+from ddot.files import write_whole
 
 EMPTY = "–"  # nothing was measured
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A run of text inside a cell."""
-
-    text: str
-    bold: bool = False
+_ON, _OFF = "\x02", "\x03"  # around bold text in a cell
 
 
-Cell = tuple[Piece, ...]
+def bold(text: str) -> str:
+    """Text of a cell, or a part of it, in bold."""
+    return f"{_ON}{text}{_OFF}"
 
 
-def cell(text: str) -> Cell:
-    """A cell of plain text."""
-    return (Piece(text),)
+def is_bold(cell: str) -> bool:
+    """Whether any of it is."""
+    return _ON in cell
+
+
+def joined(parts: Sequence[str]) -> str:
+    """A cell of several parts; empty if all are."""
+    return EMPTY if set(parts) == {EMPTY} else " / ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Table:
     name: str
     title: str
     columns: Sequence[Column]
-    lines: Sequence[Sequence[Cell]]
+    lines: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
 
 
@@ -47,13 +52,9 @@ def markdown(table: Table) -> str:
     """GitHub-flavoured Markdown: title, table, notes."""
     heads = [_plain(f"{column.group} {column.name}".strip()) for column in table.columns]
     rows = [heads, ["---", *("---:" for _ in heads[1:])]]
-    rows += [["".join(_marked(piece) for piece in one) for one in line] for line in table.lines]
+    rows += [[_plain(cell).replace(_ON, "**").replace(_OFF, "**") for cell in line] for line in table.lines]
     parts = [f"**{_plain(table.title)}.**", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
     return "\n\n".join([*parts, *[_plain(" ".join(table.notes))] * bool(table.notes)]) + "\n"
-
-
-def _marked(piece: Piece) -> str:
-    return f"**{_plain(piece.text)}**" if piece.bold else _plain(piece.text)
 
 
 def _plain(text: str) -> str:
@@ -72,9 +73,9 @@ def latex(table: Table) -> str:
     lines = [rf"\begin{{table{wide}}}[ht]", r"\centering", r"\small", rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     if any(column.group for column in table.columns):
         spans = [(group, len(list(some))) for group, some in groupby(table.columns, key=lambda column: column.group)]
-        lines.append(_latex_row([_latex_group(group, span) for group, span in spans]))
-    lines += [_latex_row([escape_latex(column.name) for column in table.columns]), r"\midrule"]
-    lines += [_latex_row(["".join(_latex_piece(piece) for piece in one) for one in line]) for line in table.lines]
+        lines.append(_latex_row(_latex_group(group, span) for group, span in spans))
+    lines += [_latex_row(escape_latex(column.name) for column in table.columns), r"\midrule"]
+    lines += [_latex_row(map(escape_latex, line)) for line in table.lines]
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{notes}}}\label{{tab:ddot-{table.name}}}"]
     return "\n".join([*lines, rf"\end{{table{wide}}}", ""])
 
@@ -83,12 +84,8 @@ def _latex_group(group: str, span: int) -> str:
     return rf"\multicolumn{{{span}}}{{c}}{{\textbf{{{escape_latex(group)}}}}}" if group else " & " * (span - 1)
 
 
-def _latex_row(cells: Sequence[str]) -> str:
+def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _latex_piece(piece: Piece) -> str:
-    return rf"\textbf{{{escape_latex(piece.text)}}}" if piece.bold else escape_latex(piece.text)
 
 
 _LATEX = {
@@ -97,10 +94,43 @@ _LATEX = {
     "<": "$<$", ">": "$>$", "|": "$|$", "[": "{[}", "]": "{]}",  # a bare bracket after \\ would be its argument
     "–": "--", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
     "λ": r"$\lambda$", "τ": r"$\tau$", "β": r"$\beta$", "₁": "$_1$", "₂": "$_2$", "→": r"$\to$", "…": r"\ldots{}",
-    "↓": r"$\downarrow$",
+    "↓": r"$\downarrow$", _ON: r"\textbf{", _OFF: "}",
 }  # fmt: skip
 
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.splitlines()))
+
+
+def marked(document: Path, names: Sequence[str]) -> list[str]:
+    """The names that a document has markers for."""
+    text = _text_of(document)
+    return [name for name in names if f"<!-- {name} -->" in text]
+
+
+def insert(document: Path, texts: Mapping[str, str]) -> None:
+    """Replace the text between `<!-- name -->` and `<!-- /name -->`, for all texts or for none."""
+    old = _text_of(document)
+    newline, new = "\r\n" if "\r\n" in old else "\n", old
+    for marker, text in texts.items():
+        begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+        before, found, rest = new.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed) or new.count(begin) > 1 or new.count(end) > 1:
+            raise ValueError(f"{document} wants {begin} and after it {end}, once each; add them where the table goes")
+        if begin in text or end in text:
+            raise ValueError(f"the text for {document} itself contains {begin} or {end}; take another marker")
+        new = before + newline.join([begin, "", *text.strip().splitlines(), "", end]) + after
+    if new != old:
+        write_whole(document.resolve(), new.encode())
+
+
+def _text_of(document: Path) -> str:
+    if not document.is_file():
+        raise FileNotFoundError(f"there is no file {document}; wanted Markdown with <!-- name --> markers")
+    try:
+        with open(document, encoding="utf-8", newline="") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{document} is not UTF-8 text ({error.reason}); wanted a Markdown file") from None

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ddot.evaluation.tables.page import EMPTY, Column, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table
 from ddot.evaluation.tables.paper import paper_tables, printed
 
 RECIPES = ("sedd_medium_1bw", "smollm2", "smollm2_ddot")  # the paper's run, the embedded model's, the comparison's
@@ -30,26 +30,21 @@ def settings_table(names: Sequence[str] = RECIPES, model: Path = EMBEDDED, room:
     for name in {**theirs, **_SETTINGS}:
         paper = theirs.get(name, {})
         ours = [_setting(name, _facts(meta)) for meta in metas]
-        body.append(tuple(map(cell, (name, printed(paper.get("table")), printed(paper.get("text")), *ours))))
+        body.append((name, printed(paper.get("table")), printed(paper.get("text")), *ours))
     notes = ("Recipes are as they stand today; as trained: ddot/model/meta.json.",)
     return Table("hyperparameters", "Hyper-parameters of training", (Column(""), *heads), body[:room], notes)
 
 
 def _facts(meta: Mapping[str, Any]) -> Facts:
     """What a model, or a recipe in that form, says of its training; plans are text there."""
-    facts = dict(meta.get("training") or {})
-    if plans := " ".join(meta.get("plans") or ()):
-        lengths = re.findall(r"lengths=\(([^)]*)\)", plans)
-        facts["lengths"] = {int(length) for some in lengths for length in re.findall(r"\d+", some)}
-        facts["in_tokens"] = "TokenUnitWeight" in plans
+    facts, plans = dict(meta.get("training") or {}), " ".join(meta.get("plans") or ())
+    if plans:
+        lengths = " ".join(re.findall(r"lengths=\(([^)]*)\)", plans))
+        facts |= {"lengths": {*map(int, re.findall(r"\d+", lengths))}, "in_tokens": "TokenUnitWeight" in plans}
     runs = [run for run in (*(meta.get("before") or ()), meta) if "step" in run and "seconds" in run]
-    ends = [
-        form.format(facts[name]) for name, form in (("steps", "{:,} steps"), ("seconds", "{:g} s")) if facts.get(name)
-    ]
-    if runs or ends:
-        told = [f"{run['step']:,} steps in {run['seconds']:,.0f} s" for run in runs]
-        facts["ran"] = ", then ".join(told) or " or ".join(ends)
-    return facts
+    ends = [form.format(facts[name]) for name, form in _ENDS.items() if facts.get(name)]
+    told = ", then ".join(f"{run['step']:,} steps in {run['seconds']:,.0f} s" for run in runs) or " or ".join(ends)
+    return facts | ({"ran": told} if told else {})
 
 
 def _setting(name: str, facts: Facts) -> str:
@@ -58,6 +53,9 @@ def _setting(name: str, facts: Facts) -> str:
         return _SETTINGS[name](facts)
     except KeyError:
         return EMPTY
+
+
+_ENDS = {"steps": "{:,} steps", "seconds": "{:g} s"}
 
 
 def _batch(t: Facts) -> str:

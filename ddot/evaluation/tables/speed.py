@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddot.evaluation.rows import is_difference, is_measurement, place_of
-from ddot.evaluation.tables.page import EMPTY, Column, Table, cell
+from ddot.evaluation.tables.page import EMPTY, Column, Table
 from ddot.evaluation.tables.paper import paper_tables
 
 Line = Mapping[str, Any]
@@ -46,16 +46,14 @@ def _speed_table(first: str, rows: Sequence[Line], room: int | None) -> Table:
         shown = " / ".join(rounded(row.get(value)) for value in values)
         lines.setdefault(tuple(rounded(row.get(key)) for key in keys), {})[row.get(across)] = shown
     columns = [*(Column(key.replace("_", " ")) for key in keys), *(Column(str(place), across) for place in places)]
-    body = [(*map(cell, key), *(cell(at.get(place, EMPTY)) for place in places)) for key, at in lines.items()]
+    body = [(*key, *(at.get(place, EMPTY) for place in places)) for key, at in lines.items()]
     return Table(name, title, columns, body[:room], _papers_speed(first))
 
 
 def rounded(value: Any) -> str:
     """A value for reading: three digits of a number, thousands set apart; – for none."""
-    if value is None:
-        return EMPTY
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return EMPTY if value is None else "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
     if isinstance(value, float):
