@@ -17,7 +17,7 @@ from ddot.serve.app import make_app
 from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
 from ddot.serve.settings import ServerSettings
-from ddot.serve.shared import Shared
+from ddot.serve.shared import at_once
 
 _PATIENCE = 5  # seconds for replies that are being sent when the work is done
 
@@ -53,10 +53,8 @@ def run(load: Callable[[], Model], settings: ServerSettings) -> None:
             )
         model = load()
         model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
-        threads = model.threads
-        if model.device.type == "cuda":
-            model, threads = Shared(model), model.engine.shape.rows
-        work = Work(threads, settings.queue, settings.time_limit)
+        model, requests = at_once(model)
+        work = Work(requests, settings.queue, settings.time_limit)
         config = uvicorn.Config(
             make_app(model, work, access, settings.access_log),
             http=Connection,

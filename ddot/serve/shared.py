@@ -15,7 +15,7 @@ from ddot.infill.engine import Step, Steps
 from ddot.infill.model import Model
 from ddot.infill.scheduler import inside
 
-_LOOK = 0.02  # seconds between looks at whether a request is still wanted
+_LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
 
 Waiting = tuple[Request, "Future[Answers]"]
 
@@ -89,3 +89,8 @@ class Shared(Model):
 def watched(model: Model, request: Request) -> Steps[Answers]:
     """The steps of a request with their states."""
     return model.watched(request) if isinstance(model, Shared) else model.steps(request)
+
+
+def at_once(model: Model) -> tuple[Model, int]:
+    """The model to serve with, and how many requests it works on at a time: a batch on a GPU, one a core on a CPU."""
+    return (Shared(model), model.engine.shape.rows) if model.device.type == "cuda" else (model, model.threads)
