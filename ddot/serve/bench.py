@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddot.infill.engine import Steps
 from ddot.infill.model import Model
 from ddot.serve.jobs import Work
-from ddot.serve.shared import at_once
+from ddot.serve.processes import Filling
 
 # No two clients send the same text at the same time: equal ones would be filled once for all of them.
 _PEOPLE = ("gardener", "piano teacher", "bus driver", "young doctor", "painter", "retired judge", "baker", "smith")
@@ -68,12 +69,11 @@ def served(model: str | None, device: str | None, queue: int) -> Iterator[Asked]
 @contextmanager
 def in_process(load: Callable[[], Model], queue: int) -> Iterator[Asked]:
     """The queue of a server, and what works it off, on threads of this process."""
-    model, requests = at_once(load())
-    loop, work = asyncio.new_event_loop(), Work(requests, queue, _PATIENCE)
+    filling = Filling(load())
+    loop, work = asyncio.new_event_loop(), Work(filling.at_once, queue, _PATIENCE)
 
     async def fill(text: str) -> list[dict[str, Any]]:
-        answers = await work.start(model.steps(model.request(text))).result()
-        return [asdict(each.infill) for each in answers.best]
+        return await work.start(filling.start(_filled, text)).result()
 
     def results(text: str) -> Any:
         try:
@@ -88,9 +88,15 @@ def in_process(load: Callable[[], Model], queue: int) -> Iterator[Asked]:
         yield Asked(results, os.getpid())
     finally:
         work.close()
+        filling.close()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def _filled(model: Model, text: str) -> Steps[list[dict[str, Any]]]:
+    answers = yield from model.steps(model.request(text))
+    return [asdict(each.infill) for each in answers.best]
 
 
 def measure(
@@ -142,11 +148,14 @@ def _row(asked: Asked, clients: int, requests: int, seconds: float, alone: dict[
 
 
 def _cpu_seconds(process: int) -> float:
-    """CPU time of a process so far; 0 where the system does not say."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+    """CPU time of a process and those it started, so far; 0 where the system does not say."""
+    total = 0.0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if process in (int(path.parent.name), int(fields[1])):
+                total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 def _post(port: int, text: str) -> Any:

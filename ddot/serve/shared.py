@@ -89,8 +89,3 @@ class Shared(Model):
 def watched(model: Model, request: Request) -> Steps[Answers]:
     """The steps of a request with their states."""
     return model.watched(request) if isinstance(model, Shared) else model.steps(request)
-
-
-def at_once(model: Model) -> tuple[Model, int]:
-    """The model to serve with, and how many requests it works on at a time: a batch on a GPU, one a core on a CPU."""
-    return (Shared(model), model.engine.shape.rows) if model.device.type == "cuda" else (model, model.threads)

@@ -86,10 +86,12 @@ sys.modules |= dict.fromkeys(["fastapi", "pydantic", "starlette", "uvicorn", "pr
 import ddot
 from ddot.infill.engine import Shape
 from ddot.infill.model import Model
-from ddot.serve import bench, shared
-def at_once(model):
-    return shared.Shared(Model(model.denoiser, model.tokenizer, shape=Shape(4, 32, 256))), 4
-bench.at_once = at_once
+from ddot.serve import bench, processes, shared
+class Batches(processes.Filling):
+    def __init__(self, model):
+        model = shared.Shared(Model(model.denoiser, model.tokenizer, shape=Shape(4, 32, 256)))
+        self.model, self.at_once, self.workers = model, 4, []
+bench.Filling = Batches
 for row in bench.measure(bench.in_process(lambda: ddot.load(sys.argv[1], "cpu"), 5), (1, 5), 2, 60.0):
     print(row["clients"], row["requests"], row["errors"], row["different_answers"])
 """
