@@ -96,9 +96,9 @@ def bench_serve(
     clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
     requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Send nothing more after so many seconds.")] = 120.0,
-    over_http: Annotated[
-        bool, typer.Option("--http/--no-http", help="Ask a server, or only its queue: needs no web framework.")
-    ] = True,
+    no_http: Annotated[
+        bool, typer.Option("--no-http", help="Ask only the queue, in this process; needs no web framework.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Requests per second, p50 and p95 of a server with 1, 4, 16 and 64 clients; errors, and answers that differ from
@@ -113,5 +113,5 @@ def bench_serve(
     many = numbers(clients, "--clients")
     if min(many) < 1:
         raise ValueError(f"--clients is {clients}; each must be 1 or more")
-    asking = served(model, device, max(many)) if over_http else in_process(lambda: load_model(model, device), max(many))
+    asking = in_process(lambda: load_model(model, device), max(many)) if no_http else served(model, device, max(many))
     show(measure(asking, many, requests, seconds), as_json)

@@ -12,12 +12,12 @@ from types import FrameType
 import uvicorn
 
 from ddot.infill.model import Model
+from ddot.serve import ServerSettings
 from ddot.serve.access import Access, api_key_in, is_public
 from ddot.serve.app import make_app
 from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
 from ddot.serve.processes import Filling
-from ddot.serve.settings import ServerSettings
 
 _PATIENCE = 5  # seconds for replies that are being sent when the work is done
 
