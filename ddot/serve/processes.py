@@ -1,7 +1,7 @@
 """A model on a CPU in several processes, one request in each.
 
 Threads of one process pass the interpreter's lock back and forth with every operation of torch: on two quiet cores two
-did 1.36 times the work of one, two processes 1.74 times. They are forked when the model is loaded, so its weights lie
+did 1.35 times the work of one, two processes 1.74 times. They are forked when the model is loaded, so its weights lie
 in memory once.
 """
 
