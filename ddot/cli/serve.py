@@ -29,8 +29,8 @@ def serve(
 
     Example: ddot serve --port 8012
     """
+    from ddot.serve import ServerSettings
     from ddot.serve import serve as serve_model
-    from ddot.serve.settings import ServerSettings
 
     settings = ServerSettings(
         host, port, os.environ.get("DDOT_API_KEY"), api_key_file, tuple(allow_origin), tuple(allow_host),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, numbers, show
+from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, load_model, numbers, show
 
 
 @bench.command("coupling")
@@ -96,16 +96,22 @@ def bench_serve(
     clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
     requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Send nothing more after so many seconds.")] = 120.0,
+    no_http: Annotated[
+        bool, typer.Option("--no-http", help="Ask only the queue, in this process; needs no web framework.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Requests per second, p50 and p95 of a server with 1, 4, 16 and 64 clients; errors, and answers that differ from
     those got alone.
 
     Example: ddot bench serve --clients 1,4 --requests 4
+
+    Example: ddot bench serve --no-http --device cuda --clients 1,64
     """
-    from ddot.serve.bench import measure
+    from ddot.serve.bench import in_process, measure, served
 
     many = numbers(clients, "--clients")
     if min(many) < 1:
         raise ValueError(f"--clients is {clients}; each must be 1 or more")
-    show(measure(model, device, many, requests, seconds), as_json)
+    asking = in_process(lambda: load_model(model, device), max(many)) if no_http else served(model, device, max(many))
+    show(measure(asking, many, requests, seconds), as_json)

@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from ddot import __version__
-from ddot.infill.model import Model
 from ddot.serve import infill, llama_cpp, openai
 from ddot.serve.access import Access
 from ddot.serve.fim import NOTHING
 from ddot.serve.guard import Guard, Metrics
 from ddot.serve.jobs import Full, Late, Stopped, Work
+from ddot.serve.processes import Filling
 from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
 from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, refusal_of
 
@@ -57,7 +57,7 @@ class ErrorReply(BaseModel):
     error: ErrorText
 
 
-def make_app(model: Model, work: Work, access: Access, log: bool = False) -> ASGIApp:
+def make_app(filling: Filling, work: Work, access: Access, log: bool = False) -> ASGIApp:
     """The application that serves one model."""
 
     @asynccontextmanager
@@ -81,20 +81,20 @@ def make_app(model: Model, work: Work, access: Access, log: bool = False) -> ASG
     for kind in (Exception, ValueError, Refused, Full, Late, Stopped, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _told)
     metrics = Metrics(work)
-    app.include_router(_open_routes(model, work))
-    app.include_router(_routes(model, work, metrics), dependencies=[Depends(check_key)])
+    app.include_router(_open_routes(filling.model.name, work))
+    app.include_router(_routes(filling, work, metrics), dependencies=[Depends(check_key)])
     return Guard(app, access, metrics, log)
 
 
-def _open_routes(model: Model, work: Work) -> APIRouter:
+def _open_routes(name: str, work: Work) -> APIRouter:
     """Routes that need no key: the page asks for it itself."""
     routes = APIRouter()
-    for name, kind in _PAGE.items():
-        routes.add_api_route("/" if name == "page.html" else f"/{name}", _file(name, kind), include_in_schema=False)
+    for file, kind in _PAGE.items():
+        routes.add_api_route("/" if file == "page.html" else f"/{file}", _file(file, kind), include_in_schema=False)
 
     @routes.get("/health")
     async def health() -> Response:
-        return reply({"status": "ok", "model": model.name, "at_work": work.at_work, "waiting": work.waiting})
+        return reply({"status": "ok", "model": name, "at_work": work.at_work, "waiting": work.waiting})
 
     return routes
 
@@ -105,8 +105,8 @@ def _file(name: str, kind: str) -> Callable[[], Response]:
     return lambda: Response(content, headers=_PAGE_HEADERS, media_type=kind)
 
 
-def _routes(model: Model, work: Work, metrics: Metrics) -> APIRouter:
-    routes = APIRouter()
+def _routes(filling: Filling, work: Work, metrics: Metrics) -> APIRouter:
+    routes, model = APIRouter(), filling.model
     one = {"id": model.name, "object": "model", "created": int(time.time()), "owned_by": "ddot"}
 
     @routes.get("/v1/models")
@@ -125,7 +125,7 @@ def _routes(model: Model, work: Work, metrics: Metrics) -> APIRouter:
 
     @routes.post("/v1/infill", responses=_STREAMS)
     async def fill_text(request: Request, asked: InfillRequest) -> Response:
-        job = work.start(infill.filled(model, asked))
+        job = work.start(filling.start(infill.filled, asked))
         if asked.stream:
             return await streamed(request, job, infill.said, infill.closed, infill.queued)
         return reply(await finished(request, job))
@@ -137,14 +137,14 @@ def _routes(model: Model, work: Work, metrics: Metrics) -> APIRouter:
                 body = b"".join(llama_cpp.events(model, asked, NOTHING))
                 return Response(body, headers=STREAM_HEADERS, media_type="text/event-stream")
             return reply(llama_cpp.answer(model, asked, NOTHING))
-        job = work.start(llama_cpp.filled(model, asked))
+        job = work.start(filling.start(llama_cpp.filled, asked))
         if asked.stream:
             return await streamed(request, job, lambda _: [], lambda done: llama_cpp.events(model, asked, done))
         return reply(llama_cpp.answer(model, asked, await finished(request, job)))
 
     @routes.post("/v1/completions", responses=_STREAMS)
     async def complete(request: Request, asked: CompletionRequest) -> Response:
-        job = work.start(openai.filled(model, asked))
+        job = work.start(filling.start(openai.filled, asked))
         if asked.stream:
             return await streamed(request, job, lambda _: [], lambda done: openai.events(model, asked, done))
         return reply(openai.answer(model, asked, await finished(request, job)))

@@ -1,32 +1,59 @@
-"""`ddot bench serve`: a real server, and clients that each send a request as soon as they have an answer."""
+"""`ddot bench serve`: clients that each send a request as soon as they have an answer.
 
+They ask a real server or, where there is no web framework, its queue (`serve.jobs`, `serve.shared`) in this process.
+"""
+
+import asyncio
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-TEXTS = (
-    "The old lighthouse keeper climbed the stairs every evening ___ and his dog followed him.",
-    "When the rain stopped, the children ran outside and ___ on the quiet street behind the school.",
-    "The committee will meet again on Thursday to decide ___ before the end of the month.",
-    "After three hours on the road we finally ___ and asked for a room with a view of the lake.",
+from ddot.infill.engine import Steps
+from ddot.infill.model import Model
+from ddot.serve.jobs import Work
+from ddot.serve.processes import Filling
+
+# No two clients send the same text at the same time: equal ones would be filled once for all of them.
+_PEOPLE = ("gardener", "piano teacher", "bus driver", "young doctor", "painter", "retired judge", "baker", "smith")
+_PATTERNS = (
+    "The {} climbed the stairs every evening ___ and the dog followed.",
+    "When the rain stopped, the {} went outside and ___ on the quiet street behind the school.",
+    "The {} will meet the committee again on Thursday to decide ___ before the end of the month.",
+    "After three hours on the road the {} finally ___ and asked for a room with a view of the lake.",
+    "Nobody knew why the {} ___ so early that morning.",
+    "My neighbour, the {}, has lived here ___, and everyone likes him.",
+    "The {} opened the letter. ___ Then there was a knock at the door.",
+    "If you see the {}, please say that ___ is still in the kitchen.",
 )
+TEXTS = tuple(pattern.format(person) for person in _PEOPLE for pattern in _PATTERNS)
 _PATIENCE = 300.0  # seconds for an answer
 
 
-def measure(
-    model: str | None, device: str | None, clients: Sequence[int], requests: int, seconds: float
-) -> list[dict[str, Any]]:
-    """Requests a second, times and errors for each number of clients; `requests` each, for at most `seconds`."""
+class Asked(NamedTuple):
+    """What is asked: the results of a text, None if there are none; and the process that works on them."""
+
+    results: Callable[[str], Any]
+    process: int
+
+
+@contextmanager
+def served(model: str | None, device: str | None, queue: int) -> Iterator[Asked]:
+    """A `ddot serve` in a process of its own."""
     options = [*(["--model", model] if model else []), *(["--device", device] if device else [])]
-    command = [sys.executable, "-m", "ddot", "serve", "--port", "0", "--queue", str(max(clients)), *options]
+    command = [sys.executable, "-m", "ddot", "serve", "--port", "0", "--queue", str(queue), *options]
     with subprocess.Popen([*command, "--time-limit", str(_PATIENCE)], stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
@@ -34,53 +61,109 @@ def measure(
             found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
             if not found:
                 raise ValueError(f"the server did not start: {line.strip()}")
-            port = int(found[1])
-            alone = [_ask(port, text)[1] for text in TEXTS]
-            return [_row(port, many, requests, seconds, alone) for many in clients]
+            yield Asked(lambda text: _post(int(found[1]), text), server.pid)
         finally:
             server.terminate()
 
 
-def _row(port: int, clients: int, requests: int, seconds: float, alone: list[Any]) -> dict[str, Any]:
+@contextmanager
+def in_process(load: Callable[[], Model], queue: int) -> Iterator[Asked]:
+    """The queue of a server, and what works it off, on threads of this process."""
+    filling = Filling(load())
+    loop, work = asyncio.new_event_loop(), Work(filling.at_once, queue, _PATIENCE)
+
+    async def fill(text: str) -> list[dict[str, Any]]:
+        return await work.start(filling.start(_filled, text)).result()
+
+    def results(text: str) -> Any:
+        try:
+            return asyncio.run_coroutine_threadsafe(fill(text), loop).result()
+        except Exception:
+            traceback.print_exc()
+            return None
+
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield Asked(results, os.getpid())
+    finally:
+        work.close()
+        filling.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _filled(model: Model, text: str) -> Steps[list[dict[str, Any]]]:
+    answers = yield from model.steps(model.request(text))
+    return [asdict(each.infill) for each in answers.best]
+
+
+def measure(
+    asking: AbstractContextManager[Asked], clients: Sequence[int], requests: int, seconds: float
+) -> list[dict[str, Any]]:
+    """Requests a second, times and errors for each number of clients; `requests` each, for at most `seconds`.
+
+    `times_first`: the throughput over that of the first row. `cores`: the CPU time of the server over the time it took:
+    beside other programs, a second thread may get no more of them.
+    """
+    with asking as asked:
+        alone = {text: asked.results(text) for text in TEXTS[: max(clients) + requests - 1]}
+        rows = [_row(asked, many, requests, seconds, alone) for many in clients]
+    return [{**row, "times_first": row["per_second"] / rows[0]["per_second"]} for row in rows]
+
+
+def _row(asked: Asked, clients: int, requests: int, seconds: float, alone: dict[str, Any]) -> dict[str, Any]:
     """One measurement. A client that has no more time sends nothing more; what it sent is waited for."""
     times: list[float] = []
     wrong = errors = 0
     lock = threading.Lock()
-    start = time.perf_counter()
+    start, used = time.perf_counter(), _cpu_seconds(asked.process)
 
     def work(client: int) -> None:
         nonlocal wrong, errors
         for number in range(requests):
-            if time.perf_counter() - start > seconds:
+            begun = time.perf_counter()
+            if begun - start > seconds:
                 return
-            which, begun = (client + number) % len(TEXTS), time.perf_counter()
-            status, results = _ask(port, TEXTS[which])
+            text = TEXTS[(client + number) % len(TEXTS)]
+            results = asked.results(text)
             with lock:
                 times.append(time.perf_counter() - begun)
-                errors += status != 200
-                wrong += status == 200 and results != alone[which]
+                errors += results is None
+                wrong += results is not None and results != alone[text]
 
     threads = [threading.Thread(target=work, args=(client,)) for client in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    spent = time.perf_counter() - start
+    spent, used = time.perf_counter() - start, _cpu_seconds(asked.process) - used
     p50, p95 = np.percentile(times, [50, 95])
     return {
         "clients": clients, "requests": len(times), "per_second": len(times) / spent, "p50_s": float(p50),
-        "p95_s": float(p95), "errors": errors, "different_answers": wrong,
+        "p95_s": float(p95), "errors": errors, "different_answers": wrong, "cores": used / spent,
+        "cpu_s_per_request": used / len(times),
     }  # fmt: skip
 
 
-def _ask(port: int, text: str) -> tuple[int, Any]:
-    """(status, results) of a request; status 0 if there is none."""
+def _cpu_seconds(process: int) -> float:
+    """CPU time of a process and those it started, so far; 0 where the system does not say."""
+    total = 0.0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if process in (int(path.parent.name), int(fields[1])):
+                total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def _post(port: int, text: str) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
     try:
         connection.request("POST", "/v1/infill", json.dumps({"text": text}))
-        reply = connection.getresponse()
-        return reply.status, json.loads(reply.read()).get("results")
+        return json.loads(connection.getresponse().read()).get("results")
     except (OSError, ValueError, http.client.HTTPException):
-        return 0, None
+        return None
     finally:
         connection.close()

@@ -55,16 +55,17 @@ def _steps(
         first = yield from _framed(stepped(model, alone), frames)
         frames.done = {attempt for attempt, _ in frames.blanks}
         yield [{"type": "first", **_reply(model, template, request, first.best, time.perf_counter() - start)}]
-    done = yield from _framed(stepped(model, request), frames)
+    done = yield from _framed(stepped(model, request), frames if watched else None)
     return _reply(model, template, request, done.best, time.perf_counter() - start)
 
 
-def _framed(steps: Steps[Answers], frames: "Frames") -> Generator[Events, None, Answers]:
+def _framed(steps: Steps[Answers], frames: "Frames | None") -> Generator[Events, None, Answers]:
     while True:
         try:
-            yield frames.of(next(steps))
+            step = next(steps)
         except StopIteration as end:
             return end.value
+        yield [] if frames is None else frames.of(step)
 
 
 def _reply(model: Model, template: Template, request: Request, best: list[Answer], seconds: float) -> dict[str, Any]:

@@ -5,19 +5,19 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
 from ddot.infill.model import Model
+from ddot.serve import ServerSettings
 from ddot.serve.access import Access, api_key_in, is_public
 from ddot.serve.app import make_app
 from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
-from ddot.serve.settings import ServerSettings
-from ddot.serve.shared import Shared
+from ddot.serve.processes import Filling
 
 _PATIENCE = 5  # seconds for replies that are being sent when the work is done
 
@@ -53,12 +53,10 @@ def run(load: Callable[[], Model], settings: ServerSettings) -> None:
             )
         model = load()
         model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
-        threads = model.threads
-        if model.device.type == "cuda":
-            model, threads = Shared(model), model.engine.shape.rows
-        work = Work(threads, settings.queue, settings.time_limit)
+        filling = Filling(model)
+        work = Work(filling.at_once, settings.queue, settings.time_limit)
         config = uvicorn.Config(
-            make_app(model, work, access, settings.access_log),
+            make_app(filling, work, access, settings.access_log),
             http=Connection,
             ws="none",
             log_level="critical",  # errors are reported by `replies`
@@ -67,7 +65,7 @@ def run(load: Callable[[], Model], settings: ServerSettings) -> None:
             timeout_graceful_shutdown=int(settings.drain) + _PATIENCE,
         )
         print(f"ddot: {model.name} is at {address(listener)} (Ctrl-C stops it)", file=sys.stderr, flush=True)
-        with suppress(KeyboardInterrupt):
+        with closing(filling), suppress(KeyboardInterrupt):
             _Server(config, work, settings.drain).run(sockets=[listener])
         print("ddot: stopped", file=sys.stderr)
 

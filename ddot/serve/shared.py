@@ -15,7 +15,7 @@ from ddot.infill.engine import Step, Steps
 from ddot.infill.model import Model
 from ddot.infill.scheduler import inside
 
-_LOOK = 0.02  # seconds between looks at whether a request is still wanted
+_LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
 
 Waiting = tuple[Request, "Future[Answers]"]
 

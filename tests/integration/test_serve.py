@@ -22,6 +22,7 @@ from ddot.infill.template import between, parse
 from ddot.serve.access import Access
 from ddot.serve.app import make_app
 from ddot.serve.jobs import Work
+from ddot.serve.processes import Filling
 
 
 @pytest.fixture(scope="module")
@@ -500,7 +501,7 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
 def test_every_route_with_types_checked(model):
     """In this process, where signatures are checked."""
     work = Work(1, 1)
-    app = make_app(model, work, Access("k", ("*",)))
+    app = make_app(Filling(model), work, Access("k", ("*",)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -1,5 +1,7 @@
 """Requests that share batches get the answers they would get alone; whoever leaves or fails disturbs nobody."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -68,9 +70,33 @@ def test_whoever_leaves_or_fails_disturbs_nobody(alone, shared):
 
 
 def test_a_server_is_measured(folder):
-    rows = bench.measure(str(folder), "cpu", (1, 3), 2, 60.0)
+    rows = bench.measure(bench.served(str(folder), "cpu", 3), (1, 3), 2, 60.0)
     assert [(row["clients"], row["requests"], row["errors"], row["different_answers"]) for row in rows] == [
         (1, 2, 0, 0),
         (3, 6, 0, 0),
     ]
     assert all(0 < row["p50_s"] <= row["p95_s"] and row["per_second"] > 0 for row in rows)
+    assert rows[0]["times_first"] == 1
+
+
+# Sharing batches as on a GPU, on a machine that has no web framework.
+WITHOUT_A_FRAMEWORK = """
+import sys
+sys.modules |= dict.fromkeys(["fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"])
+import ddot
+from ddot.infill.engine import Shape
+from ddot.infill.model import Model
+from ddot.serve import bench, processes, shared
+class Batches(processes.Filling):
+    def __init__(self, model):
+        model = shared.Shared(Model(model.denoiser, model.tokenizer, shape=Shape(4, 32, 256)))
+        self.model, self.at_once, self.workers = model, 4, []
+bench.Filling = Batches
+for row in bench.measure(bench.in_process(lambda: ddot.load(sys.argv[1], "cpu"), 5), (1, 5), 2, 60.0):
+    print(row["clients"], row["requests"], row["errors"], row["different_answers"])
+"""
+
+
+def test_sharing_is_measured_without_a_web_framework(folder):
+    found = subprocess.run([sys.executable, "-c", WITHOUT_A_FRAMEWORK, folder], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "1 2 0 0\n5 10 0 0\n", "")
