@@ -8,13 +8,13 @@ pass, so whoever drives it sees every state and may stop between any two.
 import time
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 from torch import Tensor
 
 from ddot.core.annealing import greedy
@@ -31,6 +31,7 @@ from ddot.core.rng import fold
 from ddot.core.sampling import Leap, LeftToRight, MostCertainFirst, Projection, Restriction, Reveal
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
+from ddot.infill.draft import rules
 from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
 from ddot.infill.scoring import Recorder, Tokens, chances_of_next, length_chances_of, score_of, with_next_hidden
 from ddot.infill.settings import TERMINALS, Settings
@@ -43,7 +44,7 @@ from ddot.network.denoiser import Denoiser
 
 T = TypeVar("T")
 R = TypeVar("R")
-_TRIES = 20  # to do without words that are to be avoided
+TRIES = 20  # to do without words that are to be avoided
 Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
 Plans = dict[Hashable, Chances]  # of prompts already read
 
@@ -66,9 +67,9 @@ class Shape:
         """The width of a batch for texts of this many slots."""
         return self.multiple * -(-max(1, slots) // self.multiple)
 
-    def padded(self, rows: list[T], extra: T) -> list[T]:
+    def padded(self, rows: Sequence[T], extra: T) -> list[T]:
         """As many as a batch has rows."""
-        return rows + [extra] * (self.rows - len(rows))
+        return [*rows, *[extra] * (self.rows - len(rows))]
 
 
 _A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
@@ -82,8 +83,8 @@ class Window:
     """A part of a text with the blanks to fill next.
 
     `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
-    its windows. With a limit of `seconds` there are as many tokens as fit, and no score; `tokens` bounds each blank.
-    The first fill begins with the letters of `begin`.
+    its windows. With a limit of `seconds` there are as many tokens as fit; `tokens` bounds each blank. The first fill
+    begins with the letters of `begin`. `warmth` is a factor of the temperature of draws.
     """
 
     view: View
@@ -95,6 +96,12 @@ class Window:
     seconds: float | None = None
     tokens: int | None = None
     begin: str = ""
+    warmth: float = 1.0
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is anything to choose."""
+        return any(blank.most != 0 for blank in self.blanks)
 
 
 @dataclass(frozen=True)
@@ -165,6 +172,10 @@ class Filled:
     scores: list[float]
     reading: float
 
+    @property
+    def score(self) -> float:
+        return float(np.mean(self.scores))
+
 
 Steps = Generator[Step, None, R]  # the work towards a result
 
@@ -178,7 +189,7 @@ class Engine:
         self.planner, self.left_to_right = PLANNERS[model.config.planner], model.config.order == "left-to-right"
         self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
         self._no_loose_marks = without(*self.alphabet.loose_marks)
-        self._fresh = Fresh(self.alphabet, model.device)
+        self.fresh = Fresh(self.alphabet, model.device)
 
     def fill(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Filled]]:
         """Fill windows: lengths, then tokens, then scores, each phase for all of them. See `length_chances`."""
@@ -230,11 +241,11 @@ class Engine:
 
     def _without_avoided(self, samples: list[Sample], found: list[Found]) -> Steps[list[Found]]:
         """Sample again what holds a word to be avoided, with the way it was spelt forbidden too."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             again = {
                 i: replace(sample, lengths=self._lengths_of(sample, found[i]), banned=(*sample.banned, *spelt))
                 for i, sample in enumerate(samples)
-                if (spelt := self._avoided(sample, found[i].tokens))
+                if (spelt := self.avoided(sample.window, found[i].tokens, sample.fixed))
             }
             if not again:
                 break
@@ -247,19 +258,18 @@ class Engine:
         window = sample.window
         return sample.lengths or within_bounds(window.view, window.blanks, [len(tokens) for tokens in found.tokens])
 
-    def _avoided(self, sample: Sample, found: Sequence[Tokens]) -> list[tuple[int, ...]]:
+    def avoided(self, window: Window, found: Sequence[Tokens], fixed: bool = True) -> list[tuple[int, ...]]:
         """The shortest runs of tokens that spell a word to be avoided; where slots move, the tokens themselves."""
-        words = sample.window.settings.avoid
-        if not words:
+        if not window.settings.avoid:
             return []
-        pattern = avoided(words)
+        pattern = avoided(window.settings.avoid)
         runs: list[tuple[int, ...]] = []
         for tokens in found:
             ends = np.cumsum([len(self.alphabet.pieces[token]) for token in tokens])
             for match in pattern.finditer(self.alphabet.spell(tokens)):
                 first, last = np.searchsorted(ends, [match.start(), match.end() - 1], side="right")
                 run = tuple(tokens[first : last + 1].tolist())
-                runs += [run] if sample.fixed else [(token,) for token in run]
+                runs += [run] if fixed else [(token,) for token in run]
         return runs
 
     def length_chances(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Chances | None]]:
@@ -294,15 +304,24 @@ class Engine:
 
     def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
         """A window with lengths, in the order in which this model reveals tokens."""
-        return Sample(window, lengths, self.left_to_right, self._spellings(tuple(window.settings.avoid)))
+        return Sample(window, lengths, self.left_to_right, self.spellings(tuple(window.settings.avoid)))
 
     @lru_cache(maxsize=64)  # noqa: B019 (as long-lived as the engine)
-    def _spellings(self, words: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    def spellings(self, words: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         return tuple(way for word in words for way in self.alphabet.spellings(word, self.tokenizer.encode))
+
+    @cached_property
+    def rules(self) -> Bool[Tensor, "rules V"]:
+        """The tokens that each rule of a draft allows."""
+        return rules(self.alphabet, self.model.vocabulary.sep).to(self.model.device)
 
     @property
     def tells_lengths(self) -> bool:
         return self.model.room_head is not None
+
+    def writes_for(self, settings: Settings) -> bool:
+        """Whether blanks are written (`infill.writing`), not planned and revealed."""
+        return self.model.config.order == "outline" and settings.terminal is None
 
     def is_loose(self, view: View) -> bool:
         """Whether marks stand apart from words in this text itself; only then may they in what is filled in."""
@@ -371,9 +390,9 @@ class Engine:
     def _alike(self, sample: Sample) -> Hashable:
         settings = sample.window.settings
         how = settings.anneal, settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
-        return how, sample.steps, self._sample_slots(sample), sample.banned, sample.forced is None
+        return how, sample.steps, self.sample_slots(sample), sample.banned, sample.forced is None
 
-    def _sample_slots(self, sample: Sample) -> int:
+    def sample_slots(self, sample: Sample) -> int:
         """L."""
         prompt = len(sample.window.view.prompt)
         if sample.lengths is None:
@@ -403,12 +422,12 @@ class Engine:
 
     def states(self, samples: Sequence[Sample], recorder: Recorder | None = None) -> Iterator[State]:
         """The states of a batch, from t = 1 to 0; the first rows are those of the samples."""
-        first, L = samples[0], self._sample_slots(samples[0])
+        first, L = samples[0], self.sample_slots(samples[0])
         loose = self.is_loose(first.window.view)
         record: tuple[Restriction, ...] = () if recorder is None else (recorder,)
         if first.banned:
             record = (*record, Avoiding(first.banned))
-        form = (self._fresh,) if loose else (self._fresh, self._no_loose_marks)
+        form = (self.fresh,) if loose else (self.fresh, self._no_loose_marks)
         keys = np.concatenate(self.shape.padded([sample.key for sample in samples], first.key))
         if first.lengths is None:
             prompts = self.shape.padded([sample.window.view.prompt for sample in samples], _given(L))
