@@ -87,8 +87,11 @@ class Alphabet:
     def spelling_on(self, letters: str) -> list[int]:
         """The tokens that begin with these letters, or spell as many of them as the tokenizer would."""
         usual = self.pieces[int(self.encode(letters)[0])]
-        part = [self.token_of[usual]] if usual in self.token_of and letters.startswith(usual) else []
-        return sorted({*self.beginning_with(letters), *part})
+        parts = [usual] if letters.startswith(usual) and usual in self.token_of else self._prefixes(letters)
+        return sorted({*self.beginning_with(letters), *(self.token_of[part] for part in parts)})
+
+    def _prefixes(self, letters: str) -> list[str]:
+        return [letters[:end] for end in range(1, len(letters)) if letters[:end] in self.token_of]
 
     @cached_property
     def says(self) -> Bool[np.ndarray, "V"]:

@@ -17,7 +17,7 @@ import torch
 from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill import answers
-from ddot.infill.answers import Answers, Attempt, Infill, Request
+from ddot.infill.answers import Answer, Answers, Attempt, Infill, Request
 from ddot.infill.candidates import Candidate, candidates
 from ddot.infill.engine import ALONE, GPU, Engine, Shape, Step, Steps, Window
 from ddot.infill.frames import Frame, frame_of
@@ -152,14 +152,20 @@ class Model:
     def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
         whole_number("rollouts", rollouts, 1, 10_000)
-        request = self.request(text, Settings(seed=seed, steps=steps))
-        attempts = (Attempt(request, draw) for draw in range(8, rollouts + 8))  # the first may be fixed quantiles
+        request = self.request(text, Settings(seed=seed, steps=steps, temperature=1.0))
         counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
-        for answer in self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine)):
+        for answer in self._drawn(request, rollouts):
             for count, each in zip(counts, answer.infill.fills, strict=True):
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
         return [dict(sorted(count.items())) for count in counts]
+
+    def _drawn(self, request: Request, times: int) -> Iterable[Answer]:
+        if self.engine.writes_for(request.settings):
+            return result_of(inside(self._computing, answers.drawn(request, times, self.engine)))
+        request = replace(request, settings=replace(request.settings, temperature=0.0))
+        attempts = (Attempt(request, draw) for draw in range(8, times + 8))  # the first may be fixed quantiles
+        return self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine))
 
     def scored(self, text: str, fills: Sequence[str], *, steps: int = 16) -> Infill:
         """A text with fills of your own, one a blank, scored as `infill` scores its own; `scores` has that of each."""

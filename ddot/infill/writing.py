@@ -183,7 +183,7 @@ def spread(
     return tokens, found
 
 
-def write(windows: Sequence[Window], engine: Engine) -> Steps[list[Filled]]:
+def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Steps[list[Filled]]:
     """Fill windows, each as the candidate its `draw` says. Those of the same text share what is read of it."""
     start = time.perf_counter()
     candidates = [Candidate(window, engine) for window in windows]
@@ -200,7 +200,7 @@ def write(windows: Sequence[Window], engine: Engine) -> Steps[list[Filled]]:
         for number, better in again.items():
             candidates[number] = better
     found = [each.by_blank() for each in candidates]
-    ahead = yield from _ahead(windows, [tokens for tokens, _ in found], engine)
+    ahead = (yield from _ahead(windows, [tokens for tokens, _ in found], engine)) if scored else [f[1] for f in found]
     return [
         Filled(tokens, [score_of(*each) for each in zip(chances, after, strict=True)], reading)
         for (tokens, chances), after in zip(found, ahead, strict=True)
