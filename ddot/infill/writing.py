@@ -501,7 +501,7 @@ def _plainly(
 
 def shown(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[None]:
     """A written window as states of the reverse process: slots laid out, revealed from the left in every blank."""
-    sample = Sample(window, [len(fill) for fill in fills], left_to_right=True)
+    sample = Sample(window, [len(fill) for fill in fills], from_left=True)
     vocabulary = engine.model.vocabulary
     start = FixedLength().start([sample.example], engine.sample_slots(sample), window.key, vocabulary)
     samples = [sample]

@@ -15,9 +15,6 @@ Angles = Float[Tensor, "B L D"]  # a number per slot and dimension of a head
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Who attends to whom: the attention of each block, by its number.
 Reading = Callable[[int], Attention]
-# Some slots of every row: a run of them, or their numbers.
-Part = slice | Int[Tensor, "_"]
-WHOLE = slice(None)
 
 
 @runtime_checkable
@@ -83,33 +80,6 @@ def left_to_right(block: int) -> Attention:
     return attend_before
 
 
-class Memory:
-    """A `Reading` from left to right with a key-value cache: only new slots are computed.
-
-    `seen`: which slots of the whole rows may be attended to; the others attend to themselves alone.
-    """
-
-    def __init__(self, seen: Bool[Tensor, "B L"]):
-        self.seen = seen
-        self.past: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def __call__(self, block: int) -> Attention:
-        return partial(self._attend, block)
-
-    def _attend(
-        self, block: int, q: Float[Tensor, "B new H D"], k: Float[Tensor, "B new K D"], v: Float[Tensor, "B new K D"]
-    ) -> Float[Tensor, "B new HD"]:
-        if block in self.past:
-            k, v = (torch.cat([old, new], 1) for old, new in zip(self.past[block], (k, v), strict=True))
-        self.past[block] = k, v
-        new, read = q.shape[1], k.shape[1]
-        slot = torch.arange(read, device=q.device)
-        # A slot always attends to itself: attention to nothing is NaN, which would spread.
-        visible = self.seen[:, None, :read] | (slot[read - new :, None] == slot)
-        visible = visible & (slot[read - new :, None] >= slot)
-        return attend(q, k, v, attn_mask=visible[:, None])
-
-
 class Cache:
     """A `Reading` from left to right with a key-value cache, in which each row goes at its own pace.
 
@@ -164,28 +134,3 @@ class Cache:
             old = self.past[block][which]
             more[:, : old.shape[1]] = old
         return more
-
-
-class Recall:
-    """Keys and values of every slot as they were last read, for passes that read only some of the slots again."""
-
-    def __init__(self) -> None:
-        self.past: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def reading(self, part: Part = WHOLE) -> Reading:
-        """A `Reading` both ways of the slots in `part`; the others are seen as they were last read. The first: all."""
-        return lambda block: partial(self._attend, block, part)
-
-    def _attend(
-        self,
-        block: int,
-        part: Part,
-        q: Float[Tensor, "B part H D"],
-        k: Float[Tensor, "B part K D"],
-        v: Float[Tensor, "B part K D"],
-    ) -> Float[Tensor, "B part HD"]:
-        if block not in self.past:
-            self.past[block] = k.clone(), v.clone()
-        keys, values = self.past[block]
-        keys[:, part], values[:, part] = k, v
-        return attend(q, keys, values)
