@@ -798,31 +798,64 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         ],
     ),
     (
-        "unit/test_recall.py",
+        "unit/test_writing.py",
         "network/trunk.py",
         [
-            ("a cache that keeps old values", "values[:, part] = k, v", "values[:, part] = k, values[:, part]"),
-            ("a cache that is not updated", "return attend(q, keys, values)", "return attend(q, k, v)"),
+            (
+                "a cache that keeps old values",
+                "values[:, read - new : read] = k, v",
+                "values[:, read - new : read] = k, k",
+            ),
+            (
+                "padding that is seen",
+                "visible = self.seen[:, None] |",
+                "visible = torch.ones_like(self.seen)[:, None] |",
+            ),
+            ("a cache that forgets when it grows", "more[:, : old.shape[1]] = old", "pass"),
+            ("what comes later is seen", "visible & (slot[read - new :, None] >= slot)", "visible"),
         ],
     ),
     (
-        "unit/test_recall.py",
-        "network/denoiser.py",
+        "unit/test_writing.py",
+        "infill/draft.py",
+        [
+            ("blanks that end too soon", "ends = RULES if missing == 0 else 0", "ends = RULES"),
+            (
+                "too many words",
+                "(GO_ON if blank.most is not None and words >= blank.most else LATER + kind)",
+                "(LATER + kind)",
+            ),
+            ("no words begun in a hurry", "return BEGIN if missing else NOTHING + RULES", "return NOTHING + RULES"),
+            ("an end in the middle of bounds", "if self._words(tokens[:length]) >= blank.least\n", "if True\n"),
+            ("echoes", "echo = [self.text[-1]] if self.text[-1] != self.sep else []", "echo: list[int] = []"),
+            ("words that may be avoided", "for *before, last in self.banned if", "for *before, last in () if"),
+            ("letters that are forgotten", "return self.alphabet.spelling_on(self.begin[len(there) :])", "return []"),
+            ("text that is left behind", "del self.text[-taken:], self.lengths[-taken:]", "pass"),
+            ("a free text without a word of its own", "if any(each.tokens for each in self.written):", "if True:"),
+        ],
+    ),
+    (
+        "unit/test_writing.py",
+        "infill/writing.py",
         [
             (
-                "scores of the first slots of a part",
-                "h[at[:, part]], sigma)",
-                "h[:, : int(at.sum())].flatten(0, 1), sigma)",
-            )
-        ],
-    ),
-    (
-        "unit/test_recall.py",
-        "methods/fixed_length.py",
-        [
-            ("never refreshed", "if self.passes % self.refresh else WHOLE", "if self.passes else WHOLE"),
-            ("slots of the first row alone", "(~state.is_prompt).any(0)", "(~state.is_prompt)[0]"),
-            ("nothing beside a blank is read", "_BESIDE = 2", "_BESIDE = 0"),
+                "candidates that draw alike",
+                "uniform(fold(each.key, draft.draws), 1)",
+                "uniform(fold(each.key * 0, 7), 1)",
+            ),
+            (
+                "a nucleus that is not cut",
+                "chances = chances * (chances.cumsum(-1) - chances < top_p)",
+                "chances = chances * 1",
+            ),
+            ("outlines that are told nothing", "length[gap.after] = gap.told", "pass"),
+            ("what was taken back is seen", "self.cache.seen[row] &= self.units[row] < place", "pass"),
+            ("no end in the score", "found[mine[-1]] += likely[done:]", "pass"),
+            (
+                "rows that share a place",
+                "units[row, here] = np.arange(place, place + len(slots))",
+                "units[row, here] = place",
+            ),
         ],
     ),
     (
@@ -932,7 +965,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "hint=slots.hint",
             ),
             ("training at noisy times", "t=torch.zeros_like(slots.t),  # the input is never noisy", "t=slots.t,"),
-            ("sampling at noisy times", "x=x, t=torch.zeros_like(start.t)), memory, part)", "x=x), memory, part)"),
+            ("sampling at noisy times", "x=x, t=torch.zeros_like(start.t)), cache, part)", "x=x), cache, part)"),
             ("every place drawn with the same number", "uniform(fold(keys, place), 1)", "uniform(fold(keys, 0), 1)"),
             (
                 "answers that name the given word",
@@ -1225,10 +1258,10 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 '("" in each.infill.fills, -each.infill.score)',
                 '("" not in each.infill.fills, -each.infill.score)',
             ),
-            ("as many attempts as answers", "return max(alone, 2 * n)", "return max(alone, n)"),
+            ("as many attempts as answers", "return 2 * n if n > 1", "return n if n > 1"),
             (
                 "attempts that never warm up",
-                "_WARMER[number // request.tries(engine)]",
+                "_WARMER[number // request.tries]",
                 "_WARMER[0]",
                 "only a network shows the temperature; the attempts are counted",
             ),
@@ -1402,13 +1435,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "lengths[after] += len(fill)",
                 "lengths[after] = lengths[after] or len(fill)",
             ),
-            (
-                "the edge of a text that is guessed",
-                "number - 1 in by_gap and number < len(given) - 1",
-                "number - 1 in by_gap",
-            ),
             ("scores that grow with the number of tokens", "np.mean(tokens)", "np.sum(tokens)"),
-            ("scores that ignore what follows", "+ _AFTER * following", ""),
+            ("scores that ignore the length", "+ _LENGTH * length", ""),
         ],
     ),
     (

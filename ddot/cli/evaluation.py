@@ -147,7 +147,7 @@ def nats(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Nats per token of a blank's true words, revealed from left to right: the model sees both sides and the length.
+    """Nats per token of a blank's true words, revealed from left to right: the model sees both sides of the blank.
 
     Example: ddot nats --bench bench --language-model runs/base/smollm2
     """

@@ -36,10 +36,6 @@ class Reveal(Protocol):
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]: ...
 
-    def asks(self, state: State, s: float, vocabulary: Vocabulary) -> Bool[Tensor, "B L"]:
-        """The slots whose scores it must know: all masked ones."""
-        return state.x == vocabulary.mask
-
 
 def time_grid(steps: int, first: float = 0.0) -> list[float]:
     """1 = t_0 > … > t_K = 0, evenly spaced after a first step of at least `first`."""
@@ -109,34 +105,6 @@ class MostCertainFirst(Reveal):
             order = torch.where(group, (rank + 0.5) / group.sum(-1, keepdim=True).clamp(min=1), order)
         place = order.argsort(dim=-1, stable=True).argsort(dim=-1)
         return torch.where(place < (masked - stay)[:, None], drawn, state.x)
-
-
-@dataclass(frozen=True)
-class LeftToRight(Reveal):
-    """Reveals every run of masked slots in reading order, one slot per step: each token sees all before it.
-
-    With fewer steps than slots in a run, several leftmost slots per step.
-    """
-
-    anneal: Annealing = greedy
-
-    def __call__(
-        self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
-    ) -> Int[Tensor, "B L"]:
-        drawn, _ = _drawn(self.anneal, state, prediction, u, vocabulary)
-        return torch.where(self.asks(state, s, vocabulary), drawn, state.x)
-
-    def asks(self, state: State, s: float, vocabulary: Vocabulary) -> Bool[Tensor, "B L"]:
-        """The slots it reveals next."""
-        order = state.z.argsort(dim=-1, stable=True)
-        masked = (state.x == vocabulary.mask).gather(1, order)
-        beside = torch.nn.functional.pad(masked, (1, 1))
-        slot = torch.arange(masked.shape[1], device=masked.device).expand_as(masked)
-        first = torch.where(masked & ~beside[:, :-2], slot, 0).cummax(-1).values
-        last = torch.where(masked & ~beside[:, 2:], slot, slot.shape[1]).flip(-1).cummin(-1).values.flip(-1)
-        steps = (state.t / (state.t - s)).round().clamp(min=1)[:, None]  # remaining, including this one
-        now = masked & (slot - first < torch.ceil((last - first + 1) / steps))
-        return torch.zeros_like(now).scatter(1, order, now)
 
 
 def _drawn(

@@ -1,7 +1,8 @@
 """`ddot nats`: how well a network knows the words of a blank, without decoding.
 
-The true words of one blank are revealed from left to right. The network sees both sides and how many tokens are
-missing; a language model, for comparison, sees the text before the blank only.
+The true words of one blank are revealed from left to right. The network sees both sides and, where slots are laid out,
+how many tokens are missing; where blanks are written after an outline, it also has to know where they end. A language
+model, for comparison, sees the text before the blank only.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,15 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from ddot.core.records import State, to_device
+from ddot.core.records import NOT_PROMPT, Example, State, to_device
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import Item, Passage, Program, Prompted, read_set
 from ddot.evaluation.metrics.fluency import Causal
 from ddot.evaluation.rows import BASE, NATS
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.outline import Outline, targets
 from ddot.network.denoiser import Denoiser
+from ddot.network.trunk import left_to_right
 
 SETS = {"people": None, "rocstories": 50, "1bw-block": 90}  # how many items, None: all
 LONGEST = 14  # words of a sentence's gap: blanks people leave are about as long
@@ -48,11 +51,18 @@ def measure(
         if not items:
             raise ValueError(f"{dataset} has no text with one blank; wanted people, rocstories or a block set")
         about = {"dataset": dataset, "split": split, "task": "located", "steps": 1, "seed": 0, "items": len(items)}
-        found = {NATS: both_sides(model, [item.prompted(tokenizer, True) for item in items])}
+        prompts = [item.prompted(tokenizer, True) for item in items]
+        found, ends = {}, dict[str, float]()
+        if model.config.order == "outline":
+            found[NATS], (nats, blanks) = after_outline(model, prompts)
+            ends = {"nats_end": nats / max(1, blanks)}
+        else:
+            found[NATS] = both_sides(model, prompts)
         if language_model is not None:
             found[BASE] = before_only(language_model, items)
         for method, (nats, tokens) in found.items():
-            rows.append({"model": name, "method": method, **about, "tokens": tokens, "nats": nats / max(1, tokens)})
+            mean = {"tokens": tokens, "nats": nats / max(1, tokens)}
+            rows.append({"model": name, "method": method, **about, **mean, **(ends if method == NATS else {})})
     return rows
 
 
@@ -77,6 +87,42 @@ def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) 
                 logits = model.logits(hidden).float()[:, : model.vocabulary.base]
                 total += cross_entropy(logits, torch.tensor(answers, device=logits.device), reduction="sum").item()
     return total, len(asked)
+
+
+@torch.inference_mode()
+def after_outline(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 32) -> tuple[Nats, Nats]:
+    """(nats of each missing token among ordinary tokens, nats of what is said of the end) given both sides.
+
+    At every token of a gap the network also says that the gap goes on, and at last that it ends: all of that is the
+    end's. The sum of both is what writing the gap costs.
+    """
+    base, words, ends, tokens, blanks = model.vocabulary.base, 0.0, 0.0, 0, 0
+    examples = [example for each in prompts if len((example := _whole(each)).tokens) <= WIDEST]
+    for first in range(0, len(examples), at_once):
+        some = examples[first : first + at_once]
+        L, rows = max(len(example.tokens) for example in some), len(some)
+        keys = np.zeros(rows, np.uint64)
+        slots = Outline(3.0).prepare(some, L, np.zeros(rows, np.float32), keys, model.vocabulary)
+        slots = to_device(slots, model.device)
+        state = State(slots.x_0, slots.z_0, slots.hint, slots.gap_length, slots.t)
+        asked, target = targets(slots, model.vocabulary)
+        logits, true = model.logits(model.read(state, left_to_right)[0][asked]).float(), target[asked]
+        word = true < base
+        among_words = cross_entropy(logits[word, :base], true[word], reduction="sum").item()
+        words, ends = words + among_words, ends + cross_entropy(logits, true, reduction="sum").item() - among_words
+        tokens, blanks = tokens + int(word.sum()), blanks + int((~word).sum())
+    return (words, tokens), (ends, blanks)
+
+
+def _whole(prompted: Prompted) -> Example:
+    """The item with its missing tokens in place."""
+    given = prompted.prompt.example
+    before = np.cumsum(prompted.gap_lengths) - prompted.gap_lengths
+    is_prompt = np.zeros(len(given.tokens) + len(prompted.missing), bool)
+    is_prompt[np.arange(len(given.tokens)) + before] = True
+    tokens, hint = np.zeros(len(is_prompt), np.int64), np.full(len(is_prompt), NOT_PROMPT)
+    tokens[is_prompt], tokens[~is_prompt], hint[is_prompt] = given.tokens, prompted.missing, given.hints
+    return Example(tokens, is_prompt, hint)
 
 
 def _states(prompted: Prompted, model: Denoiser) -> list[tuple[State, int, int]]:

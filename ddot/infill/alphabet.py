@@ -36,7 +36,7 @@ class Alphabet:
 
     def __init__(self, tokenizer: Tokenizer):
         base, rows = tokenizer.vocabulary.base, tokenizer.vocabulary.rows
-        self.base = base
+        self.base, self.encode = base, tokenizer.encode
         known = tokenizer.encode("a")[-1:].tolist()  # decoded after a letter, so that a leading space is not lost
         lead = len(tokenizer.decode(known))
         self.pieces = pieces = [
@@ -83,6 +83,20 @@ class Alphabet:
         """The tokens whose text begins with these letters."""
         ends = bisect_left(self._in_order, letters), bisect_left(self._in_order, letters + chr(sys.maxunicode))
         return [self.token_of[piece] for piece in self._in_order[slice(*ends)]]
+
+    def spelling_on(self, letters: str) -> list[int]:
+        """The tokens that begin with these letters, or spell as many of them as the tokenizer would."""
+        usual = self.pieces[int(self.encode(letters)[0])]
+        parts = [usual] if letters.startswith(usual) and usual in self.token_of else self._prefixes(letters)
+        return sorted({*self.beginning_with(letters), *(self.token_of[part] for part in parts)})
+
+    def _prefixes(self, letters: str) -> list[str]:
+        return [letters[:end] for end in range(1, len(letters)) if letters[:end] in self.token_of]
+
+    @cached_property
+    def says(self) -> Bool[np.ndarray, "V"]:
+        """Tokens that are a word or a part of one, no mark."""
+        return self.word | (self.begins & ~self.mark)
 
     @cached_property
     def no_text(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,9 +14,8 @@ from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
 from ddot.infill.template import Template, avoided
 from ddot.infill.view import SLOTS, raw_fill, view, window
+from ddot.infill.writing import CANDIDATES, WARMER, judge, shown, write
 
-# The score of any fill below which another length is tried: four in ten of people.dev's texts (docs/log.md).
-_DOUBTFUL = -2.2
 _QUICKLY, _NARROW = 0.5, 48  # seconds within which the network reads only so many slots: a pass takes half the time
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alternatives differ
 
@@ -24,8 +24,8 @@ _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alter
 class Infill:
     """A filled text, and how likely the model finds what it filled in.
 
-    `score` is the mean over fills of the mean log-probability of their tokens, in nats, and a little of that of their
-    lengths and of the text after them (see `scoring`): 0 is certain, and fills of different lengths are comparable.
+    `score` is the mean over fills of the mean log-probability of their tokens, in nats, and a little of that of the
+    text after them (see `writing` and `scoring`): 0 is certain, and fills of different lengths are comparable.
     """
 
     text: str
@@ -57,15 +57,11 @@ class Request:
         """How many the network reads at once."""
         return SLOTS if self.seconds is None or self.seconds > _QUICKLY else _NARROW
 
-    def tries(self, engine: Engine) -> int:
+    @property
+    def tries(self) -> int:
         """How many attempts are made before any is warmed up."""
-        alone, n = self.tries_alone(engine), self.settings.n
-        return max(alone, 2 * n) if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else alone
-
-    def tries_alone(self, engine: Engine) -> int:
-        """How many attempts there may be at the one answer of n = 1: one for each quantile of the planned lengths."""
-        several = self.located and self.seconds is None and self.settings.terminal is None
-        return max(1, len(engine.planner.quantiles)) if several else 1
+        n = self.settings.n
+        return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
 
 
 @dataclass(frozen=True)
@@ -121,6 +117,12 @@ class Attempt:
             "" if self.raw else self.request.begin,
         )
 
+    def branch(self, number: int) -> "Attempt":
+        """An attempt that goes on from here under another number."""
+        other = copy(self)
+        other.number, other.raw, other.scores = number, [*self.raw], [*self.scores]
+        return other
+
     def take(self, filled: Filled, fills: Sequence[str]) -> None:
         """Go on after a window."""
         self.raw += fills
@@ -142,7 +144,17 @@ def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = No
     while under_way := [attempt for attempt in attempts if not attempt.done]:
         windows = [attempt.window(engine.tokenizer) for attempt in under_way]
         for attempt, each in zip(under_way, (yield from engine.fill(windows, plans)), strict=True):
-            attempt.take(each, [engine.alphabet.spell(tokens) for tokens in each.tokens])
+            attempt.take(each, _spelt(each, engine))
+    return [attempt.answer for attempt in attempts]
+
+
+def drawn(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
+    """Fillings of a text drawn as the network says, without a score."""
+    attempts = [Attempt(request, number) for number in range(1, times + 1)]
+    while under_way := [attempt for attempt in attempts if not attempt.done]:
+        windows = [attempt.window(engine.tokenizer) for attempt in under_way]
+        for attempt, each in zip(under_way, (yield from write(windows, engine, scored=False)), strict=True):
+            attempt.take(each, _spelt(each, engine))
     return [attempt.answer for attempt in attempts]
 
 
@@ -153,84 +165,143 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
         window = attempt.window(engine.tokenizer)
         mine = fills[len(attempt.raw) :][: len(window.blanks)]
         raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=True)]
-        (filled,) = yield from engine.judge([window], [[engine.tokenizer.encode(each) for each in raw]])
+        tokens = [[engine.tokenizer.encode(each) for each in raw]]
+        written = engine.writes_for(request.settings)
+        (filled,) = yield from (judge([window], tokens, engine) if written else engine.judge([window], tokens))
         attempt.take(filled, raw)
     return _unlocked(attempt.answer.infill, request)
 
 
 def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
-    """The answers to all requests, in as many rounds of attempts as the one with the fewest alternatives needs.
-
-    They always include the one that n = 1 gives. The others are the best of 2n attempts, preferring those that leave no
-    blank empty; while fewer than n differ, more attempts are made at higher temperatures.
-    """
+    """The answers to all requests, best first; they always include the one that n = 1 gives."""
     start = time.perf_counter()
+    found: dict[int, Answers] = {}
+    for fill, writes in ((_written, True), (_attempted, False)):
+        mine = [index for index, request in enumerate(requests) if engine.writes_for(request.settings) == writes]
+        found |= zip(mine, (yield from fill([requests[index] for index in mine], engine)), strict=True)
+    seconds = time.perf_counter() - start
+    return [_finished(request, found[index], seconds) for index, request in enumerate(requests)]
+
+
+def _finished(request: Request, found: Answers, seconds: float) -> Answers:
+    """The answers in order. Nothing may be left to say without the words to avoid."""
+    pattern = avoided(request.settings.avoid)
+    kept = [each for each in found.best if not any(map(pattern.search, each.infill.fills))]
+    kept.sort(key=lambda each: -each.infill.score)
+    return replace(found, best=[replace(a, infill=_unlocked(a.infill, request)) for a in kept], seconds=seconds)
+
+
+def _written(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
+    """Of the first window of each text the n best candidates are kept, and go on with the best one of each later."""
+    paths = [[Attempt(request, 0)] for request in requests]
+    first = [some[0] for some in paths]
+    while under_way := [(i, path) for i, some in enumerate(paths) for path in some if not path.done]:
+        windows = [path.window(engine.tokenizer) for _, path in under_way]
+        wanted = [1 if path.windows else requests[i].settings.n for i, path in under_way]
+        found = yield from _candidates(windows, wanted, engine)
+        longer: list[list[Attempt]] = [[path for path in some if path.done] for some in paths]
+        for (i, path), part, n, some in zip(under_way, windows, wanted, found, strict=True):
+            for number, filled in _best(some, n, part, engine):
+                branch = path.branch(path.number if path.windows else number)
+                yield from shown(replace(part, draw=branch.number), filled.tokens, engine)
+                branch.take(filled, _spelt(filled, engine))
+                longer[i].append(branch)
+                first[i].reading = first[i].reading or filled.reading
+        paths = longer
+    return [
+        Answers([path.answer for path in some], one.read, one.reading, 0.0)
+        for some, one in zip(paths, first, strict=True)
+    ]
+
+
+def _candidates(windows: Sequence[Window], wanted: Sequence[int], engine: Engine) -> Steps[list[dict[int, Filled]]]:
+    """Candidates for each window by number; warmer ones where too few differ."""
+    found: list[dict[int, Filled]] = [{} for _ in windows]
+    for warmth in WARMER:
+        more = [
+            (i, replace(part, draw=number, warmth=warmth))
+            for i, (part, n) in enumerate(zip(windows, wanted, strict=True))
+            for number in _next_numbers(part, n, found[i], engine)
+        ]
+        if not more:
+            break
+        results = yield from write([part for _, part in more], engine)
+        for (i, part), filled in zip(more, results, strict=True):
+            found[i][part.draw] = filled
+    return found
+
+
+def _next_numbers(window: Window, n: int, found: dict[int, Filled], engine: Engine) -> range:
+    if not found:
+        return range(_alone(window) if n == 1 or not window.varies else max(_alone(window), 2 * n))
+    differ = len({tuple(_spelt(filled, engine)) for filled in found.values()})
+    return range(len(found), len(found) + (2 * max(0, n - differ) if n > 1 and window.varies else 0))
+
+
+def _alone(window: Window) -> int:
+    """The number of candidates from which the answer of n = 1 is chosen."""
+    return CANDIDATES if window.varies and window.seconds is None and not window.view.prompt.free else 1
+
+
+def _best(found: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:
+    """The n best candidates that differ and hold nothing to be avoided, among them the one that n = 1 gives."""
+    differ: dict[tuple[str, ...], int] = {}
+    for number in sorted(found):
+        if not engine.avoided(window, found[number].tokens):
+            differ.setdefault(tuple(_spelt(found[number], engine)), number)
+    ranked = sorted(differ.values(), key=lambda number: -found[number].score)
+    first = [number for number in ranked if number < _alone(window)][:1] or ranked[:1]
+    return [(number, found[number]) for number in [*first, *(each for each in ranked if each not in first)][:n]]
+
+
+def _spelt(filled: Filled, engine: Engine) -> list[str]:
+    return [engine.alphabet.spell(tokens) for tokens in filled.tokens]
+
+
+def _attempted(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
+    """For each text its first attempt, and the best of 2n, preferring those that leave no blank empty.
+
+    While fewer than n differ, more attempts are made at higher temperatures.
+    """
     found: list[dict[str, Answer]] = [{} for _ in requests]
     # Later attempts at a text read it as planned for the first. Under a time limit, planning is also the clock.
     plans: Plans | None = {} if all(request.seconds is None for request in requests) else None
     made: list[list[Attempt]] = [[] for _ in requests]
     while attempts := [
-        (index, Attempt(_warmed(request, number, engine), number))
+        (index, Attempt(_warmed(request, number), number))
         for index, request in enumerate(requests)
-        for number in _missing(request, len(made[index]), found[index], engine)
+        for number in _missing(request, len(made[index]), found[index])
     ]:
         results = yield from filled([attempt for _, attempt in attempts], engine, plans)
         for (index, attempt), answer in zip(attempts, results, strict=True):
             made[index].append(attempt)
             found[index].setdefault(answer.infill.text, answer)
-    seconds = time.perf_counter() - start
     return [
-        Answers(
-            _ranked(request, list(some.values()), request.tries_alone(engine)), tried[0].read, tried[0].reading, seconds
-        )
+        Answers(_chosen(request, list(some.values())), tried[0].read, tried[0].reading, 0.0)
         for request, tried, some in zip(requests, made, found, strict=True)
     ]
 
 
-def _missing(request: Request, made: int, found: dict[str, Answer], engine: Engine) -> range:
+def _missing(request: Request, made: int, found: dict[str, Answer]) -> range:
     """The numbers of the attempts to make next."""
-    tries, alone = request.tries(engine), request.tries_alone(engine)
-    if tries == alone:
-        doubtful = all(_worst(answer) < _DOUBTFUL for answer in found.values())
-        return range(made, made + int(doubtful and made < alone))
-    if not made:
-        return range(tries)
+    if not made or request.tries == 1:
+        return range(made, request.tries)
     full = sum("" not in answer.infill.fills for answer in found.values())
-    return range(made, min(made + max(0, request.settings.n - full), len(_WARMER) * tries))
+    return range(made, min(made + max(0, request.settings.n - full), len(_WARMER) * request.tries))
 
 
-def _warmed(request: Request, number: int, engine: Engine) -> Request:
+def _warmed(request: Request, number: int) -> Request:
     """The request at the temperature of an attempt."""
-    warm = max(request.settings.temperature, _WARMER[number // request.tries(engine)])
+    warm = max(request.settings.temperature, _WARMER[number // request.tries])
     return replace(request, settings=replace(request.settings, temperature=warm))
 
 
-def _ranked(request: Request, found: list[Answer], alone: int) -> list[Answer]:
-    """The best answers, among them the one that n = 1 gives."""
+def _chosen(request: Request, found: list[Answer]) -> list[Answer]:
+    """The best answers, among them the one that n = 1 gives: the first without a word to be avoided."""
     pattern = avoided(request.settings.avoid)
-    found = [each for each in found if not any(map(pattern.search, each.infill.fills))]
-    if not found:
-        return []
-    first = _alone(sorted(found, key=lambda each: each.attempt), alone)
-    others = [each for each in found if each is not first]
+    first, *others = sorted(found, key=lambda each: (any(map(pattern.search, each.infill.fills)), each.attempt))
     others.sort(key=lambda each: ("" in each.infill.fills, -each.infill.score))
-    ranked = sorted([first, *others[: request.settings.n - 1]], key=lambda each: -each.infill.score)
-    return [replace(each, infill=_unlocked(each.infill, request)) for each in ranked]
-
-
-def _alone(found: list[Answer], alone: int) -> Answer:
-    """The answer that n = 1 gives: the best of the attempts up to the first that is not doubtful, `alone` at most."""
-    tried = found[:1]
-    for each in found[1:]:
-        if _worst(tried[-1]) >= _DOUBTFUL or each.attempt >= alone:
-            break
-        tried.append(each)
-    return max(tried, key=_worst)
-
-
-def _worst(answer: Answer) -> float:
-    """The score of the fill that reads worst; a mean would let a good fill hide a word cut short."""
-    return min(answer.infill.scores, default=0.0)
+    return [first, *others[: request.settings.n - 1]]
 
 
 def _unlocked(infill: Infill, request: Request) -> Infill:

@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ddot.core import absorbing, gap_lengths
 from ddot.core.records import State, to_device
+from ddot.infill import writing
 from ddot.infill.alphabet import LATER
+from ddot.infill.draft import GO_ON
 from ddot.infill.engine import Engine, Step, Steps, Window
 from ddot.infill.lengths import conditioned
 from ddot.infill.view import lay_out
@@ -29,6 +31,8 @@ class Candidate(NamedTuple):
 
 def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
     """The k likeliest words for the one blank of a window; those of two tokens begin with one of the k likeliest."""
+    if engine.writes_for(window.settings):
+        return (yield from _written(window, k, engine))
     (chances,) = yield from engine.length_chances([window])
     of_length = _length_chances(window, chances, engine)
     found: dict[str, float] = {}
@@ -47,10 +51,46 @@ def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]
                 ]
             beams = sorted(longer, key=lambda beam: -beam[1])[: k if place + 1 < length else None]
         for tokens, chance in beams:
-            word = engine.alphabet.spell(np.array(tokens)).strip()
-            found[word] = found.get(word, 0.0) + chance
+            _add(found, tokens, chance, engine)
+    return _ranked(found, k)
+
+
+def _add(found: dict[str, float], tokens: Sequence[int], chance: float, engine: Engine) -> None:
+    word = engine.alphabet.spell(np.array(tokens)).strip()
+    found[word] = found.get(word, 0.0) + chance
+
+
+def _ranked(found: dict[str, float], k: int) -> list[Candidate]:
     ranked = sorted(found.items(), key=lambda each: -each[1])
     return [Candidate(word, chance) for word, chance in ranked[:k]]
+
+
+def _written(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
+    """The same where blanks are written: a token, then the end of the blank or another token of the word."""
+    model, one = engine.model, writing.Candidate(window, engine)
+    slots, line = [*one.outline, *one.next_slots], writing.Line(model, 1, masked=False)
+    first = _shares(model.logits(line.read([slots], [0], len(slots))[:, -1]), engine.rules[one.draft.rule()])[0]
+    yield Step()
+    best = first.topk(min(k, int((first > 0).sum())))
+    line.keep(torch.zeros(len(best.indices), dtype=torch.long, device=model.device))
+    tokens = [[writing.Slot(token)] for token in best.indices.tolist()]
+    sep = model.vocabulary.sep
+    longer = engine.rules[GO_ON].clone() & torch.from_numpy(engine.alphabet.word).to(model.device)
+    longer[sep] = True
+    second = _shares(model.logits(line.read(tokens, [len(slots)] * len(tokens), 1)[:, -1]), longer)
+    yield Step()
+    found: dict[str, float] = {}
+    for (slot,), likely, after in zip(tokens, best.values.tolist(), second, strict=True):
+        _add(found, [slot.token], likely * float(after[sep]), engine)
+        more = after[: model.vocabulary.base].topk(min(k, model.vocabulary.base))
+        for chance, token in zip(more.values.tolist(), more.indices.tolist(), strict=True):
+            _add(found, [slot.token, token], likely * chance, engine)
+    return _ranked(found, k)
+
+
+def _shares(logits: Float[Tensor, "n V"], allowed: Bool[Tensor, "V"]) -> Float[Tensor, "n V"]:
+    """The chances of tokens among those allowed."""
+    return torch.softmax(logits.float().masked_fill(~allowed[: logits.shape[1]], -torch.inf), -1).cpu()
 
 
 def _length_chances(window: Window, chances: Float[Tensor, "n classes"] | None, engine: Engine) -> dict[int, float]:

@@ -8,13 +8,13 @@ pass, so whoever drives it sees every state and may stop between any two.
 import time
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 from torch import Tensor
 
 from ddot.core.annealing import greedy
@@ -28,22 +28,23 @@ from ddot.core.projections import (
 )
 from ddot.core.records import UNKNOWN, Example, Prompt, State, Vocabulary
 from ddot.core.rng import fold
-from ddot.core.sampling import Leap, LeftToRight, MostCertainFirst, Projection, Restriction, Reveal
+from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, Reveal
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
+from ddot.infill.draft import rules
 from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
-from ddot.infill.scoring import Recorder, Tokens, chances_of_next, length_chances_of, score_of, with_next_hidden
+from ddot.infill.scoring import Recorder, Tokens, length_chances_of, score_of
 from ddot.infill.settings import TERMINALS, Settings
 from ddot.infill.template import Blank, avoided
 from ddot.infill.view import SLOTS, Span, View, lay_out
-from ddot.infill.word_rules import Avoiding, Begun, Forced, Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Avoiding, Forced, Fresh, Pieces, WithinWords
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
 T = TypeVar("T")
 R = TypeVar("R")
-_TRIES = 20  # to do without words that are to be avoided
+TRIES = 20  # to do without words that are to be avoided
 Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
 Plans = dict[Hashable, Chances]  # of prompts already read
 
@@ -53,27 +54,25 @@ class Shape:
     """The shape of batches: rows, what the width of fixed slots is a multiple of, slots that get logits at a time.
 
     A CPU fills one row, as wide as it needs: fastest there, and nothing changes how its sums are rounded. A GPU is fast
-    with full batches of few widths, and few shapes need to be compiled. `refresh` is that of `FixedLength`: in a batch
-    of several rows answers would depend on each other.
+    with full batches of few widths, and few shapes need to be compiled.
     """
 
     rows: int = 1
     multiple: int = 1
     portion: int | None = None
-    refresh: int | None = None
 
     def width(self, slots: int) -> int:
         """The width of a batch for texts of this many slots."""
         return self.multiple * -(-max(1, slots) // self.multiple)
 
-    def padded(self, rows: list[T], extra: T) -> list[T]:
+    def padded(self, rows: Sequence[T], extra: T) -> list[T]:
         """As many as a batch has rows."""
-        return rows + [extra] * (self.rows - len(rows))
+        return [*rows, *[extra] * (self.rows - len(rows))]
 
 
 _A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
 _FEWEST = 3  # steps of a text under a time limit: in fewer tokens there is often nothing to say
-ALONE = Shape(refresh=8)  # as good as a full pass at every step (docs/log.md)
+ALONE = Shape()
 GPU = Shape(rows=64, multiple=32, portion=256)
 
 
@@ -82,8 +81,8 @@ class Window:
     """A part of a text with the blanks to fill next.
 
     `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
-    its windows. With a limit of `seconds` there are as many tokens as fit, and no score; `tokens` bounds each blank.
-    The first fill begins with the letters of `begin`.
+    its windows. With a limit of `seconds` there are as many tokens as fit; `tokens` bounds each blank. The first fill
+    begins with the letters of `begin`. `warmth` is a factor of the temperature of draws.
     """
 
     view: View
@@ -95,6 +94,12 @@ class Window:
     seconds: float | None = None
     tokens: int | None = None
     begin: str = ""
+    warmth: float = 1.0
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is anything to choose."""
+        return any(blank.most != 0 for blank in self.blanks)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Sample:
 
     window: Window
     lengths: Sequence[int] | None
-    left_to_right: bool = False
+    from_left: bool = False  # in every blank a token at each step
     banned: tuple[tuple[int, ...], ...] = ()  # sequences of tokens that spell what is to be avoided
     forced: Sequence[Tokens] | None = None  # what goes into each blank, if only its score is asked for
 
@@ -117,8 +122,8 @@ class Sample:
         steps = self.window.settings.steps
         if self.lengths is None or not self.fixed:
             return steps
-        # At one token a step, or one a gap, more steps would change nothing.
-        gaps = np.bincount(self.window.view.after, self.lengths) if self.left_to_right else [sum(self.lengths)]
+        # At one token a step, or one a blank, more steps would change nothing.
+        gaps = self.lengths if self.from_left else [sum(self.lengths)]
         return max(1, min(steps, int(max(gaps))))
 
     @property
@@ -165,6 +170,10 @@ class Filled:
     scores: list[float]
     reading: float
 
+    @property
+    def score(self) -> float:
+        return float(np.mean(self.scores))
+
 
 Steps = Generator[Step, None, R]  # the work towards a result
 
@@ -175,19 +184,19 @@ class Engine:
     def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
         self.model, self.tokenizer, self.shape = model.in_chunks(shape.portion), tokenizer, shape
         self.alphabet = Alphabet(tokenizer)
-        self.planner, self.left_to_right = PLANNERS[model.config.planner], model.config.order == "left-to-right"
+        self.planner = PLANNERS[model.config.planner]
         self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
         self._no_loose_marks = without(*self.alphabet.loose_marks)
-        self._fresh = Fresh(self.alphabet, model.device)
+        self.fresh = Fresh(self.alphabet, model.device)
 
     def fill(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Filled]]:
         """Fill windows: lengths, then tokens, then scores, each phase for all of them. See `length_chances`."""
         start = time.perf_counter()
         chances = yield from self.length_chances(windows, plans)
         reading = time.perf_counter() - start if self.tells_lengths else 0.0
-        windows = [_hurried(window, start, reading, self._begun(window)) for window in windows]
+        windows = [_hurried(window, start, reading) for window in windows]
         found = yield from self.tokens(windows, chances)
-        return (yield from self._scored(windows, chances, found, reading))
+        return _scored(windows, chances, found, reading)
 
     def judge(self, windows: Sequence[Window], fills: Sequence[Sequence[Tokens]]) -> Steps[list[Filled]]:
         """Fill windows with given tokens, in the same passes as they would be filled, for the sake of their scores."""
@@ -197,22 +206,7 @@ class Engine:
             for window, mine in zip(windows, fills, strict=True)
         ]
         found = yield from self._phase(samples, self._alike, self._sample)
-        return (yield from self._scored(windows, chances, found, 0.0))
-
-    def _scored(
-        self, windows: Sequence[Window], chances: Sequence[Chances | None], found: Sequence[Found], reading: float
-    ) -> Steps[list[Filled]]:
-        following = yield from self._following(windows, found)
-        return [
-            Filled(each.tokens, [score_of(*parts) for parts in zip(*of_blanks, strict=True)], reading)
-            for each, *of_blanks in zip(
-                found,
-                (each.log_chances for each in found),
-                (length_chances_of(w.view, c, f.tokens) for w, c, f in zip(windows, chances, found, strict=True)),
-                following,
-                strict=True,
-            )
-        ]
+        return _scored(windows, chances, found, 0.0)
 
     def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Found]]:
         """The tokens of each blank; a window whose slots moved freely and broke its bounds is sampled again."""
@@ -230,11 +224,11 @@ class Engine:
 
     def _without_avoided(self, samples: list[Sample], found: list[Found]) -> Steps[list[Found]]:
         """Sample again what holds a word to be avoided, with the way it was spelt forbidden too."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             again = {
                 i: replace(sample, lengths=self._lengths_of(sample, found[i]), banned=(*sample.banned, *spelt))
                 for i, sample in enumerate(samples)
-                if (spelt := self._avoided(sample, found[i].tokens))
+                if (spelt := self.avoided(sample.window, found[i].tokens, sample.fixed))
             }
             if not again:
                 break
@@ -247,19 +241,18 @@ class Engine:
         window = sample.window
         return sample.lengths or within_bounds(window.view, window.blanks, [len(tokens) for tokens in found.tokens])
 
-    def _avoided(self, sample: Sample, found: Sequence[Tokens]) -> list[tuple[int, ...]]:
+    def avoided(self, window: Window, found: Sequence[Tokens], fixed: bool = True) -> list[tuple[int, ...]]:
         """The shortest runs of tokens that spell a word to be avoided; where slots move, the tokens themselves."""
-        words = sample.window.settings.avoid
-        if not words:
+        if not window.settings.avoid:
             return []
-        pattern = avoided(words)
+        pattern = avoided(window.settings.avoid)
         runs: list[tuple[int, ...]] = []
         for tokens in found:
             ends = np.cumsum([len(self.alphabet.pieces[token]) for token in tokens])
             for match in pattern.finditer(self.alphabet.spell(tokens)):
                 first, last = np.searchsorted(ends, [match.start(), match.end() - 1], side="right")
                 run = tuple(tokens[first : last + 1].tolist())
-                runs += [run] if sample.fixed else [(token,) for token in run]
+                runs += [run] if fixed else [(token,) for token in run]
         return runs
 
     def length_chances(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Chances | None]]:
@@ -283,26 +276,29 @@ class Engine:
             most = lengths[number] if window.tokens is None else min(lengths[number], window.tokens)
             if window.seconds is not None:
                 most = min(most, window.settings.steps)
-            lengths[number] = max(most, blank.least, 0 if number else self._begun(window))
+            lengths[number] = max(most, blank.least)
         return lengths
 
-    def _begun(self, window: Window) -> int:
-        """The tokens needed for a word that begins with the letters given."""
-        if not window.begin or self.alphabet.beginning_with(" " + window.begin):
-            return min(1, len(window.begin))
-        return len(self.tokenizer.encode(" " + window.begin)) + 1
-
     def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
-        """A window with lengths, in the order in which this model reveals tokens."""
-        return Sample(window, lengths, self.left_to_right, self._spellings(tuple(window.settings.avoid)))
+        """A window with lengths."""
+        return Sample(window, lengths, banned=self.spellings(tuple(window.settings.avoid)))
 
     @lru_cache(maxsize=64)  # noqa: B019 (as long-lived as the engine)
-    def _spellings(self, words: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    def spellings(self, words: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         return tuple(way for word in words for way in self.alphabet.spellings(word, self.tokenizer.encode))
+
+    @cached_property
+    def rules(self) -> Bool[Tensor, "rules V"]:
+        """The tokens that each rule of a draft allows."""
+        return rules(self.alphabet, self.model.vocabulary.sep).to(self.model.device)
 
     @property
     def tells_lengths(self) -> bool:
         return self.model.room_head is not None
+
+    def writes_for(self, settings: Settings) -> bool:
+        """Whether blanks are written (`infill.writing`), not planned and revealed."""
+        return self.model.config.order == "outline" and settings.terminal is None
 
     def is_loose(self, view: View) -> bool:
         """Whether marks stand apart from words in this text itself; only then may they in what is filled in."""
@@ -349,31 +345,12 @@ class Engine:
         yield Step()
         return chances[: len(windows)]
 
-    def _following(self, windows: Sequence[Window], found: Sequence[Found]) -> Steps[list[list[float]]]:
-        """For each blank the log-probability of the token right after it; 0 where the text ends.
-
-        It takes a forward pass, which texts under a time limit, or with blanks everywhere, do without.
-        """
-        judged = [i for i, w in enumerate(windows) if w.seconds is None and not w.view.prompt.free]
-        filled = [with_next_hidden(windows[i].view, found[i].tokens) for i in judged]
-        results = yield from self._phase(filled, lambda one: self.shape.width(len(one[0].tokens)), self._judge)
-        following = [[0.0] * len(window.blanks) for window in windows]
-        for i, result in zip(judged, results, strict=True):
-            following[i] = result
-        return following
-
-    def _judge(self, filled: list[tuple[Example, Int[np.ndarray, "_"]]]) -> Steps[list[list[float]]]:
-        examples = self.shape.padded([example for example, _ in filled], filled[-1][0])
-        chances = chances_of_next(self.model, examples, self.shape.width(len(examples[0].tokens)))
-        yield Step()
-        return [[([*row, 0.0])[place] for place in places] for row, (_, places) in zip(chances, filled, strict=False)]
-
     def _alike(self, sample: Sample) -> Hashable:
         settings = sample.window.settings
         how = settings.anneal, settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
-        return how, sample.steps, self._sample_slots(sample), sample.banned, sample.forced is None
+        return how, sample.steps, self.sample_slots(sample), sample.banned, sample.forced is None
 
-    def _sample_slots(self, sample: Sample) -> int:
+    def sample_slots(self, sample: Sample) -> int:
         """L."""
         prompt = len(sample.window.view.prompt)
         if sample.lengths is None:
@@ -403,12 +380,12 @@ class Engine:
 
     def states(self, samples: Sequence[Sample], recorder: Recorder | None = None) -> Iterator[State]:
         """The states of a batch, from t = 1 to 0; the first rows are those of the samples."""
-        first, L = samples[0], self._sample_slots(samples[0])
+        first, L = samples[0], self.sample_slots(samples[0])
         loose = self.is_loose(first.window.view)
         record: tuple[Restriction, ...] = () if recorder is None else (recorder,)
         if first.banned:
             record = (*record, Avoiding(first.banned))
-        form = (self._fresh,) if loose else (self._fresh, self._no_loose_marks)
+        form = (self.fresh,) if loose else (self.fresh, self._no_loose_marks)
         keys = np.concatenate(self.shape.padded([sample.key for sample in samples], first.key))
         if first.lengths is None:
             prompts = self.shape.padded([sample.window.view.prompt for sample in samples], _given(L))
@@ -417,18 +394,12 @@ class Engine:
             )
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
-        # Slots that move lie among others at first: from the left, all of them would be revealed at once.
-        in_order = first.left_to_right and first.fixed
-        order = LeftToRight if in_order else MostCertainFirst
-        reveal: Reveal = WithinWords(order(first.window.settings.anneal), self.alphabet, spans, not in_order)
+        reveal: Reveal = WithinWords(MostCertainFirst(first.window.settings.anneal), self.alphabet, spans)
         rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
-        begins = [sample.window.begin for sample in samples]
-        if any(begins):
-            rules = (*rules, Begun(self.alphabet, self.tokenizer, spans, begins))
         if first.forced is not None:
-            reveal, rules = order(greedy), (*record, Forced(self._given_tokens(samples, L)))
+            reveal, rules = MostCertainFirst(greedy), (*record, Forced(self._given_tokens(samples, L)))
         if first.fixed:
-            method = FixedLength(reveal=reveal, restrictions=rules, refresh=self.shape.refresh)
+            method = FixedLength(reveal=reveal, restrictions=rules)
         else:
             method = self._moving_in_gaps(samples, reveal, L, rules)
         examples = self.shape.padded([sample.example for sample in samples], _given(L).example)
@@ -512,6 +483,17 @@ def _by_blank(
     return found
 
 
+def _scored(
+    windows: Sequence[Window], chances: Sequence[Chances | None], found: Sequence[Found], reading: float
+) -> list[Filled]:
+    results = []
+    for window, planned, each in zip(windows, chances, found, strict=True):
+        lengths = length_chances_of(window.view, planned, each.tokens)
+        scores = [score_of(*parts) for parts in zip(each.log_chances, lengths, strict=True)]
+        results.append(Filled(each.tokens, scores, reading))
+    return results
+
+
 def _same_prompt(window: Window) -> Hashable:
     """Equal for windows of the same text, whose lengths are planned alike."""
     prompt = window.view.prompt
@@ -523,15 +505,15 @@ def _same_sample(sample: Sample) -> Hashable:
     if not sample.fixed or sample.window.settings.temperature > 0:
         return id(sample)
     window, lengths = sample.window, tuple(sample.lengths or ())
-    return _same_prompt(window), lengths, tuple(window.blanks), sample.steps, sample.banned, window.begin
+    return _same_prompt(window), lengths, tuple(window.blanks), sample.steps, sample.banned
 
 
-def _hurried(window: Window, start: float, a_pass: float, begun: int) -> Window:
+def _hurried(window: Window, start: float, a_pass: float) -> Window:
     """The window with as many steps as its time limit leaves, if the first forward pass took so long."""
     if window.seconds is None or not a_pass:
         return window
     steps = int((start + window.seconds - time.perf_counter()) / max(_A_STEP * a_pass, 1e-4))
-    steps = max(_FEWEST + begun, min(window.settings.steps, steps))
+    steps = max(_FEWEST, min(window.settings.steps, steps))
     return replace(window, settings=replace(window.settings, steps=steps))
 
 

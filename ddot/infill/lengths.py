@@ -31,11 +31,6 @@ _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread as evenly as a
 class Planner(Protocol):
     """Asks a network for the length of gaps."""
 
-    @property
-    def quantiles(self) -> tuple[float, ...]:
-        """Of the length distribution, for the first attempts at a text; none: the first takes the mean."""
-        ...
-
     def slots(self, prompt: Prompt, usual: int) -> int:
         """L for a prompt; `usual` is the network's."""
         ...
@@ -56,8 +51,6 @@ class Planner(Protocol):
 class GridPlanner:
     """Reads the prompt as DDOT starts, at t = 1: tokens on a grid among [mask]s. Favours short fills."""
 
-    quantiles = ()
-
     def slots(self, prompt: Prompt, usual: int) -> int:
         return roomy(len(prompt), usual)
 
@@ -76,10 +69,8 @@ class TextPlanner:
 
     How many slots are left over tells the network about how much is missing: in training, passages fill most of their
     row. With `_SPARE` of them the median is right to within a token on everyday texts, stories, news and reviews (dev
-    sets; docs/log.md). The other quantiles are for attempts that are made where those before read badly.
+    sets; docs/log.md).
     """
-
-    quantiles = (0.5, 0.7, 0.3)
 
     def slots(self, prompt: Prompt, usual: int) -> int:
         placeholders = 0 if prompt.free else int(prompt.is_open.sum())
@@ -118,8 +109,6 @@ def choose_lengths(
     choose = drawn_length if draw else mean_length
     if not view.prompt.free:
         chances = conditioned(view, blanks, planner.weighed(chances), planner)
-        if draw < len(planner.quantiles):
-            choose, u = drawn_length, torch.full_like(u, planner.quantiles[draw])
     whole = rounded(expected_gap_lengths(view.prompt, chances, u, choose))
     shares = np.bincount(view.after, minlength=len(whole))
     lengths = []

@@ -17,7 +17,7 @@ import torch
 from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill import answers
-from ddot.infill.answers import Answers, Attempt, Infill, Request
+from ddot.infill.answers import Answer, Answers, Attempt, Infill, Request
 from ddot.infill.candidates import Candidate, candidates
 from ddot.infill.engine import ALONE, GPU, Engine, Shape, Step, Steps, Window
 from ddot.infill.frames import Frame, frame_of
@@ -25,7 +25,7 @@ from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result
 from ddot.infill.settings import Options, Settings, short, whole_number
 from ddot.infill.template import Template, lock, parse
 from ddot.infill.template import free as words_in_order
-from ddot.infill.view import SLOTS, view, window
+from ddot.infill.view import SLOTS, View, view, window
 from ddot.network.denoiser import Denoiser, compile_blocks
 from ddot.network.devices import device_of
 from ddot.network.embedded import find, is_compressed, is_untrained
@@ -126,15 +126,12 @@ class Model:
             )
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
+        if self.engine.writes_for(how):
+            request = self.request(template, replace(how, n=1), free)
+            steps = inside(self._computing, answers.answers([request], self.engine))
+            return self._shown(steps, seen)
         key = fold(row_keys(how.seed, 1), 0)  # that of the first window in `infill`: what is watched is the answer
-        draw = 0
-        if (
-            self.engine.planner.quantiles and how.terminal is None and not free
-        ):  # infill answers with the best of several
-            request = self.request(text, replace(how, n=1))
-            (found,) = result_of(inside(self._computing, answers.answers([request], self.engine)))
-            draw = found.best[0].attempt if found.best else 0  # nothing may be left to say without words to avoid
-        return self._frames(Window(seen, template.blanks, key, how, draw))
+        return self._frames(Window(seen, template.blanks, key, how))
 
     def _frames(self, watched: Window) -> Iterator[Frame]:
         def sampled() -> Steps[None]:
@@ -145,21 +142,30 @@ class Model:
         if not self.engine.tells_lengths or watched.settings.avoid:  # what was promised holds in the last sample
             steps = list(steps)
             steps = [step for step in steps if step.samples is steps[-1].samples]
+        return self._shown(steps, watched.view)
+
+    def _shown(self, steps: Iterable[Step], seen: View) -> Iterator[Frame]:
         for step in steps:
             if step.state is not None:
-                yield frame_of(step.state, watched.view, self.engine.alphabet, self.tokenizer.vocabulary)
+                yield frame_of(step.state, seen, self.engine.alphabet, self.tokenizer.vocabulary)
 
     def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
         whole_number("rollouts", rollouts, 1, 10_000)
-        request = self.request(text, Settings(seed=seed, steps=steps))
-        attempts = (Attempt(request, draw) for draw in range(8, rollouts + 8))  # the first may be fixed quantiles
+        request = self.request(text, Settings(seed=seed, steps=steps, temperature=1.0))
         counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
-        for answer in self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine)):
+        for answer in self._drawn(request, rollouts):
             for count, each in zip(counts, answer.infill.fills, strict=True):
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
         return [dict(sorted(count.items())) for count in counts]
+
+    def _drawn(self, request: Request, times: int) -> Iterable[Answer]:
+        if self.engine.writes_for(request.settings):
+            return result_of(inside(self._computing, answers.drawn(request, times, self.engine)))
+        request = replace(request, settings=replace(request.settings, temperature=0.0))
+        attempts = (Attempt(request, draw) for draw in range(1, times + 1))
+        return self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine))
 
     def scored(self, text: str, fills: Sequence[str], *, steps: int = 16) -> Infill:
         """A text with fills of your own, one a blank, scored as `infill` scores its own; `scores` has that of each."""

@@ -1,11 +1,10 @@
-"""How likely the network finds what was filled in, from the passes that filled it and one more.
+"""How likely the network finds what was revealed in slots of planned lengths, from the passes that filled them.
 
 A fill's score is the mean log-probability of its tokens when they were revealed, plus a little of how likely its length
-was and of how likely the text right after it is, which catches words cut short and sentences that do not go on.
+was. (Fills that are written have theirs in `writing`.)
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -13,18 +12,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ddot.core import absorbing, gap_lengths
-from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import Example, Prediction, State, to_device
+from ddot.core.records import Prediction, State
 from ddot.infill.view import View
-from ddot.methods.fixed_length import FixedLength
-from ddot.methods.layout import only_prompt
-from ddot.network.denoiser import Denoiser
 
 Tokens = Int[np.ndarray, "_"]  # lists of these differ in length
 
 _LEAST_CHANCE = 1e-12
-# Weights of the length and of the text after a blank beside its tokens, chosen on people.dev (docs/log.md).
-_LENGTH, _AFTER = 0.1, 0.2
+_LENGTH = 0.1  # weight of the length beside the tokens, chosen on people.dev (docs/log.md)
 
 
 class Recorder:
@@ -52,42 +46,6 @@ class Recorder:
         return self.log_chances
 
 
-def with_next_hidden(view: View, fills: Sequence[Tokens]) -> tuple[Example, Int[np.ndarray, "_"]]:
-    """The filled text, the token right after each blank missing; for each blank which of the missing ones that
-    is, −1 at the end of the text."""
-    given, tokens, missing = view.prompt.example.tokens, [], []
-    by_gap: dict[int, list[Tokens]] = {}
-    for after, fill in zip(view.after, fills, strict=True):
-        by_gap.setdefault(after, []).append(fill)
-    for number, token in enumerate(given):
-        tokens.append(np.array([token]))
-        missing.append([number - 1 in by_gap and number < len(given) - 1])
-        for fill in by_gap.get(number, []):
-            tokens.append(fill)
-            missing.append([False] * len(fill))
-    is_prompt = ~np.concatenate(missing).astype(bool)
-    lengths = missing_after(is_prompt)
-    example = Example(np.concatenate(tokens), is_prompt, gap_hints(is_prompt, open_gaps(is_prompt)), lengths)
-    order = {after: place for place, after in enumerate(sorted(set(view.after)))}
-    last = len(given) - 2
-    return example, np.array([order[after] if after < last else -1 for after in view.after], np.int64)
-
-
-@torch.no_grad()
-def chances_of_next(model: Denoiser, examples: Sequence[Example], L: int) -> list[list[float]]:
-    """For each text of `with_next_hidden` the log-probability of its missing tokens, in order. One forward pass."""
-    mask = model.vocabulary.mask
-    prompts = [only_prompt(example) for example in examples]
-    start = FixedLength().start(prompts, L, np.zeros(len(prompts), np.uint64), model.vocabulary)
-    prediction = model(to_device(start, model.device))
-    true = torch.from_numpy(np.concatenate([example.tokens[~example.is_prompt] for example in examples]))
-    chances = absorbing.final(prediction.log_score, mask).cpu().gather(1, true[:, None])[:, 0]
-    found = chances.clamp(min=_LEAST_CHANCE).log().tolist()
-    counts = [int((~example.is_prompt).sum()) for example in examples]
-    ends = np.cumsum([0, *counts])
-    return [found[a:b] for a, b in pairwise(ends.tolist())]
-
-
 def length_chances_of(
     view: View, chances: Float[Tensor, "n classes"] | None, fills: Sequence[Tokens]
 ) -> Float[np.ndarray, "blanks"]:
@@ -101,6 +59,6 @@ def length_chances_of(
     return chances[torch.tensor(view.after), which].clamp(min=_LEAST_CHANCE).log().double().numpy()
 
 
-def score_of(tokens: Sequence[float], length: float, following: float) -> float:
-    """The score of a fill from the log-probabilities of its tokens, its length and the token after it."""
-    return float((np.mean(tokens) if len(tokens) else 0.0) + _LENGTH * length + _AFTER * following)
+def score_of(tokens: Sequence[float], length: float) -> float:
+    """The score of a fill from the log-probabilities of its tokens and its length."""
+    return float((np.mean(tokens) if len(tokens) else 0.0) + _LENGTH * length)

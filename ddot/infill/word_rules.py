@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Reveal
-from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import Span
@@ -100,55 +99,16 @@ class Forced:
         return dataclasses.replace(prediction, log_score=score)
 
 
-class Begun:
-    """A restriction: the first blank of a row begins with given letters, which may be part of a word ("sum" → summer).
-
-    It constrains the first masked slot, so slots have to be revealed from the left, one at a time.
-    """
-
-    def __init__(
-        self, alphabet: Alphabet, tokenizer: Tokenizer, spans: Sequence[Sequence[Span]], letters: Sequence[str]
-    ):
-        self.alphabet, self.tokenizer = alphabet, tokenizer
-        self.open = [(row, spans[row][0], " " + text) for row, text in enumerate(letters) if text]
-
-    def __call__(self, state: State, prediction: Prediction) -> Prediction:
-        score = prediction.log_score
-        place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)  # of slots, among the scores
-        for row, span, letters in self.open:
-            masked = prediction.at[row, span.start : span.stop].tolist()
-            if True not in masked:
-                continue
-            slot = span.start + masked.index(True)
-            there = self.alphabet.spell(state.x[row, span.start : slot].cpu().numpy())
-            if len(there) >= len(letters):
-                continue
-            allowed = self._allowed(letters[len(there) :], span.stop - slot - 1)
-            kept = torch.full_like(score[0], -torch.inf)
-            kept[allowed] = score[place[row, slot], allowed].clamp(min=_LEAST_SCORE)
-            score = score.index_copy(0, place[row, slot, None], kept[None])
-        return dataclasses.replace(prediction, log_score=score)
-
-    def _allowed(self, rest: str, slots: int) -> list[int]:
-        """The tokens that begin with the rest of the letters, or leave no more of it than so many slots can hold."""
-        allowed = self.alphabet.beginning_with(rest)
-        for end in range(1, len(rest)):
-            token = self.alphabet.token_of.get(rest[:end])
-            if token is not None and len(self.tokenizer.encode(rest[end:])) <= slots:
-                allowed.append(token)
-        return allowed
-
-
 class WithinWords(Reveal):
     """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
 
     The first token of a blank begins a word; so does every later one with a leading space. A token that would make too
-    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step, or always without
-    `waits`, the best one of the other sort takes its place. One of the two sorts always fits.
+    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step the best one of the
+    other sort takes its place. One of the two sorts always fits.
     """
 
-    def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]], waits: bool = True):
-        self.reveal, self.begins, self.waits = reveal, alphabet.begins, waits
+    def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]]):
+        self.reveal, self.begins = reveal, alphabet.begins
         self.spans = [(row, s) for row, some in enumerate(spans) for s in some if s.blank.counted and s.stop > s.start]
 
     def __call__(
@@ -178,9 +138,6 @@ class WithinWords(Reveal):
             x[rows, slots] = torch.tensor(list(changed.values()), device=x.device)
         return x
 
-    def asks(self, state: State, s: float, vocabulary: Vocabulary) -> Bool[Tensor, "B L"]:
-        return self.reveal.asks(state, s, vocabulary)
-
     def _judged(
         self, prediction: Prediction, x: Int[Tensor, "B L"], new: list[tuple[int, int]], s: float
     ) -> dict[tuple[int, int], "_Judged"]:
@@ -188,7 +145,7 @@ class WithinWords(Reveal):
         rows, slots = torch.tensor(new, device=x.device).T
         place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)[rows, slots]  # among the scores
         sure = prediction.log_score[place, x[rows, slots]].tolist()
-        if s > 0 and self.waits:
+        if s > 0:
             best = [None] * len(new)
         else:
             scores = prediction.log_score[place]

@@ -33,7 +33,7 @@ from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
-from ddot.network.trunk import Memory, left_to_right
+from ddot.network.trunk import Cache, left_to_right
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,13 @@ class Autoregressive:
     def _write(self, model: Denoiser, start: State, L: int, keys: Keys) -> Iterator[State]:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
-        memory = Memory(start.is_prompt | (torch.arange(x.shape[1], device=x.device) >= first))
+        cache = Cache(len(x), x.device)
+        seen = start.is_prompt | (torch.arange(x.shape[1], device=x.device) >= first)
         is_open, count = gaps_open_by_hint(start.hint), start.is_prompt.sum(-1) - 1
         used, done, part = torch.zeros_like(count), torch.zeros_like(count, dtype=torch.bool), slice(0, first)
         for place in range(L):
-            h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), memory, part)
+            cache.grow(seen[:, part])
+            h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), cache, part)
             may_write = is_open.gather(1, used[:, None])[:, 0] & (L - place > count - used)
             score = allowed(model.logits(h[:, -1]), v, may_write & ~done, (used < count) & ~done)
             u = torch.from_numpy(uniform(fold(keys, place), 1)[:, 0]).to(score.device)

@@ -19,7 +19,7 @@ from ddot.core.records import HINTS, Prediction, State, Vocabulary
 from ddot.core.shapes import PerSlot, Scores
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
-from ddot.network.trunk import WHOLE, Part, Reading, Trunk
+from ddot.network.trunk import Reading, Trunk
 
 _FAR = 16.0  # tokens; prompt tokens farther away are ignored
 _WAVES = 8
@@ -43,8 +43,8 @@ class DenoiserConfig:
     gap_lengths: bool = False  # an embedding of known ones, a head for unknown ones
     slots: int = 64  # L when lengths are unknown: the most common one in training
     # How `infill` uses this model. planner: predicts lengths from DDOT's start at t = 1 ("grid"), or from the prompt as
-    # text with placeholders ("text"). order: tokens are revealed "surest" first or "left-to-right", or written causally
-    # after an "outline" of the text (`methods.outline`).
+    # text with placeholders ("text"). order: tokens are revealed "surest" first, or written causally after an "outline"
+    # of the text (`methods.outline`). Older models say "left-to-right", which is now the first.
     planner: str = "grid"
     order: str = "surest"
 
@@ -115,7 +115,7 @@ class Denoiser(nn.Module):
         return L / 2 if self.config.position_scale is None else self.config.position_scale
 
     def read(
-        self, state: State, reading: Reading | None = None, part: Part = WHOLE
+        self, state: State, reading: Reading | None = None, part: slice = slice(None)
     ) -> tuple[Float[Tensor, "B part d"], Float[Tensor, "B part"]]:
         """(hidden vectors, velocity) of every slot, or of those in `part` if the `reading` caches the others.
 
@@ -140,20 +140,12 @@ class Denoiser(nn.Module):
             velocity = velocity / (scale * state.t.clamp(min=_SMALLEST_T)[:, None])
         return h, velocity
 
-    def forward(
-        self,
-        state: State,
-        at: Bool[Tensor, "B L"] | None = None,
-        reading: Reading | None = None,
-        part: Part = WHOLE,
-    ) -> Prediction:
-        """Scores at the slots in `at` (default: those masked now), which are in `part`; velocity, 0 outside `part`."""
+    def forward(self, state: State, at: Bool[Tensor, "B L"] | None = None) -> Prediction:
+        """Velocity, and scores at the slots in `at` (default: those masked now)."""
         at = state.x == self.vocabulary.mask if at is None else at
-        h, velocity_of_part = self.read(state, reading, part)
-        velocity = torch.zeros_like(state.z)
-        velocity[:, part] = velocity_of_part
+        h, velocity = self.read(state)
         sigma = self.noise.sigma(state.t)[:, None].expand_as(at)[at]
-        (log_score,) = in_chunks(self._log_score, self.chunk, h[at[:, part]], sigma)
+        (log_score,) = in_chunks(self._log_score, self.chunk, h[at], sigma)
         return Prediction(at=at, log_score=log_score, velocity=velocity, chunk=self.chunk)
 
     def _log_score(self, hidden: Float[Tensor, "M d"], sigma: PerSlot) -> tuple[Scores]:
@@ -194,7 +186,7 @@ def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
 
 
 def surroundings(
-    units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"], part: Part = WHOLE
+    units: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"], part: slice = slice(None)
 ) -> Float[Tensor, "B part features"]:
     """Distance of each slot in `part` to the nearest prompt token on its left and right, as waves.
 

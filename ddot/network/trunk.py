@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,9 +15,6 @@ Angles = Float[Tensor, "B L D"]  # a number per slot and dimension of a head
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Who attends to whom: the attention of each block, by its number.
 Reading = Callable[[int], Attention]
-# Some slots of every row: a run of them, or their numbers.
-Part = slice | Int[Tensor, "_"]
-WHOLE = slice(None)
 
 
 @runtime_checkable
@@ -83,15 +80,40 @@ def left_to_right(block: int) -> Attention:
     return attend_before
 
 
-class Memory:
-    """A `Reading` from left to right with a key-value cache: only new slots are computed.
+class Cache:
+    """A `Reading` from left to right with a key-value cache, in which each row goes at its own pace.
 
-    `seen`: which slots of the whole rows may be attended to; the others attend to themselves alone.
+    Every pass adds slots to all rows. `seen` says which slots a row attends to: the others are padding, or what was
+    read there was taken back. Keys and values lie in tensors with room to grow.
     """
 
-    def __init__(self, seen: Bool[Tensor, "B L"]):
-        self.seen = seen
+    _ROOM = 64
+
+    def __init__(self, rows: int, device: torch.device | str = "cpu", masked: bool = False):
+        """`masked`: the same kernel also where nothing needs a mask, so that rows do not depend on their batch."""
+        self.masked = masked
+        self.seen = torch.zeros(rows, 0, dtype=torch.bool, device=device)
         self.past: dict[int, tuple[Tensor, Tensor]] = {}
+        self.how: dict[str, Any] = {}  # the mask of a pass, the same for every block
+
+    def grow(self, seen: Bool[Tensor, "B new"]) -> None:
+        """Announce the slots of the next pass."""
+        self.seen = torch.cat([self.seen, seen], 1)
+        new, read = seen.shape[1], self.seen.shape[1]
+        self.how = {}
+        whole = not self.masked and bool(self.seen.all())
+        if whole and new == read:
+            self.how = {"is_causal": True}
+        elif not whole or new > 1:
+            slot = torch.arange(read, device=seen.device)
+            # A slot always attends to itself: attention to nothing is NaN, which would spread.
+            visible = self.seen[:, None] | (slot[read - new :, None] == slot)
+            self.how = {"attn_mask": (visible & (slot[read - new :, None] >= slot))[:, None]}
+
+    def keep(self, rows: Int[Tensor, "_"]) -> None:
+        """Go on with these rows, some perhaps several times."""
+        self.seen = self.seen[rows]
+        self.past = {block: (k[rows], v[rows]) for block, (k, v) in self.past.items()}
 
     def __call__(self, block: int) -> Attention:
         return partial(self._attend, block)
@@ -99,37 +121,16 @@ class Memory:
     def _attend(
         self, block: int, q: Float[Tensor, "B new H D"], k: Float[Tensor, "B new K D"], v: Float[Tensor, "B new K D"]
     ) -> Float[Tensor, "B new HD"]:
-        if block in self.past:
-            k, v = (torch.cat([old, new], 1) for old, new in zip(self.past[block], (k, v), strict=True))
-        self.past[block] = k, v
-        new, read = q.shape[1], k.shape[1]
-        slot = torch.arange(read, device=q.device)
-        # A slot always attends to itself: attention to nothing is NaN, which would spread.
-        visible = self.seen[:, None, :read] | (slot[read - new :, None] == slot)
-        visible = visible & (slot[read - new :, None] >= slot)
-        return attend(q, k, v, attn_mask=visible[:, None])
-
-
-class Recall:
-    """Keys and values of every slot as they were last read, for passes that read only some of the slots again."""
-
-    def __init__(self) -> None:
-        self.past: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def reading(self, part: Part = WHOLE) -> Reading:
-        """A `Reading` both ways of the slots in `part`; the others are seen as they were last read. The first: all."""
-        return lambda block: partial(self._attend, block, part)
-
-    def _attend(
-        self,
-        block: int,
-        part: Part,
-        q: Float[Tensor, "B part H D"],
-        k: Float[Tensor, "B part K D"],
-        v: Float[Tensor, "B part K D"],
-    ) -> Float[Tensor, "B part HD"]:
-        if block not in self.past:
-            self.past[block] = k.clone(), v.clone()
+        new, read = q.shape[1], self.seen.shape[1]
+        if block not in self.past or self.past[block][0].shape[1] < read:
+            self.past[block] = self._roomier(block, k, read), self._roomier(block, v, read, 1)
         keys, values = self.past[block]
-        keys[:, part], values[:, part] = k, v
-        return attend(q, keys, values)
+        keys[:, read - new : read], values[:, read - new : read] = k, v
+        return attend(q, keys[:, :read], values[:, :read], **self.how)
+
+    def _roomier(self, block: int, like: Tensor, read: int, which: int = 0) -> Tensor:
+        more = like.new_zeros(like.shape[0], self._ROOM * -(-(read + 1) // self._ROOM), *like.shape[2:])
+        if block in self.past:
+            old = self.past[block][which]
+            more[:, : old.shape[1]] = old
+        return more

@@ -92,7 +92,7 @@ def _steps(model: Model, request: Request, whole: bool, stop: Sequence[str]) -> 
 def open_word(model: Model, before: str, after: str) -> str:
     """The word that the text before the gap may end inside of; none where the model does not write from the left."""
     engine, found = model.engine, _OPEN_WORD.search(before)
-    if found is None or after[:1].isalnum() or not (engine.left_to_right and engine.tells_lengths):
+    if found is None or after[:1].isalnum() or not engine.writes_for(Settings()):
         return ""
     letters = found[0]
     tokens = model.tokenizer.encode(" " + letters)
@@ -105,23 +105,12 @@ def open_word(model: Model, before: str, after: str) -> str:
 
 
 def _healed(model: Model, request: Request, letters: str) -> Steps[Answers | None]:
-    """The answers with the last word before the gap filled anew; None if that word turns out to be whole."""
+    """The answers with the last word before the gap filled anew; None if it cannot be spelt."""
     before, after = request.template.literals
     most = None if request.tokens is None else request.tokens + len(model.tokenizer.encode(" " + letters))
     template = between(before.removesuffix(letters), after)
-    steps = model.steps(replace(request, template=template, whole=template, begin=letters, tokens=most))
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            done: Answers = end.value
-            return done if all(each.infill.fills[0].startswith(letters) for each in done.best) else None
-        if step.state is not None and step.number == 1:
-            first = int(step.state.x[0, step.samples[0].spans[0].start])
-            if model.engine.alphabet.pieces[first] == " " + letters:
-                steps.close()
-                return None
-        yield step
+    done = yield from model.steps(replace(request, template=template, whole=template, begin=letters, tokens=most))
+    return done if all(each.infill.fills[0].startswith(letters) for each in done.best) else None
 
 
 def _cut(middle: Middle, bound: int | None, stop: Sequence[str], model: Model) -> Middle:

@@ -31,8 +31,6 @@ class Shared(Model):
 
     def steps(self, request: Request) -> Steps[Answers]:
         """The answers to a request, computed with those of others; to stop reading is to leave the queue."""
-        if request.begin:  # whether a word is whole shows in its states
-            return (yield from self.watched(request))
         future: Future[Answers] = Future()
         self.waiting.put((request, future))
         try:

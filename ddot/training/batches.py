@@ -4,7 +4,6 @@ A batch is a pure function of (seed, step): the state of the loader is a single 
 number of workers or processes.
 """
 
-import dataclasses
 import queue
 import signal
 import threading
@@ -14,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Int
 from torch.utils.data import DataLoader, Dataset
 
-from ddot.core.records import RESPONSE, Example, Slots
+from ddot.core.records import Example, Slots
 from ddot.core.rng import Weighted, fold, generator, row_keys, spread_times, uniform
 from ddot.data.masks import Mask, Telling, Units, by_unit
 from ddot.data.shards import Corpus, fingerprint
@@ -137,7 +134,6 @@ class Plan:
     unit: Unit = Tokenizer.words
     full_noise: float = 0.0  # share of rows at t = 1, where sampling starts
     least_noise: float = 1e-3  # t of the other rows is drawn from U(least_noise, 1)
-    left_to_right: float = 0.0  # share of rows whose blanks are revealed from the left
     weight: float = 1.0
     # Names of corpora; none: all that no other plan names. A plan without a corpus is dropped.
     sources: tuple[str, ...] = ()
@@ -198,9 +194,6 @@ class Batches(Dataset[tuple[int, Slots]]):
         t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
         examples = [self._example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
         slots = plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
-        if plan.left_to_right:
-            chosen = torch.from_numpy(uniform(fold(keys, 7), 1) < plan.left_to_right)
-            slots = dataclasses.replace(slots, u=torch.where(chosen, revealed_from_the_left(slots), slots.u))
         return index, slots
 
     def _example(self, index: int, L: int, rng: np.random.Generator) -> Example:
@@ -256,16 +249,6 @@ def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
             with suppress(queue.Empty):
                 taken.get(timeout=0.05)
         del batches  # ends the workers, which an exception's traceback would keep alive
-
-
-def revealed_from_the_left(slots: Slots) -> Float[Tensor, "B L"]:
-    """The batch's uniform numbers, descending within each blank: the last tokens are masked first.
-
-    At any t the unmasked part of a blank is then a prefix of it. Slots must be in text order.
-    """
-    run = torch.nn.functional.pad((slots.kind[:, 1:] != slots.kind[:, :-1]).cumsum(1), (1, 0)).double()
-    descending = (run - (run - slots.u.clamp(max=1)).sort(1).values).float()  # runs keep their places
-    return torch.where(slots.kind == RESPONSE, descending, slots.u)
 
 
 def with_edges(

@@ -13,7 +13,7 @@ from torch import Tensor
 from ddot import __version__
 from ddot.core.rng import generator
 from ddot.data.forms import sentences
-from ddot.data.masks import Natural, Telling
+from ddot.data.masks import Natural, Nothing, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer
@@ -21,6 +21,7 @@ from ddot.files import seal, whole_folder, writing
 from ddot.interrupts import interruptions
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.losses import LOSSES
+from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import device_of
@@ -168,23 +169,21 @@ def held_out(all_pieces: list[list[str]], seed: int) -> tuple[list[list[str]], l
 
 
 def plans_for(model: Denoiser) -> tuple[Plan, ...]:
-    """Blanks as people leave them, of told lengths, revealed as this model reveals them; and how long they are."""
-    still = Plan(
-        FixedLength(),
+    """Blanks as people leave them, filled as this model fills them; and how long they are, where that is planned."""
+    writes = model.config.order == "outline"
+    fill = Plan(
+        Outline() if writes else FixedLength(),
         Natural(),
         EitherCut(0.85, ManySentences(0.55), Windows(0.8)),
-        Telling(located=1.0, gap_lengths=1.0),
+        Telling(located=1.0, gap_lengths=0.3 if writes else 1.0),
         lengths=(64,),
         unit=Tokenizer.units,
         full_noise=0.05,
         least_noise=0.3,
-        left_to_right=0.5 if model.config.order == "left-to-right" else 0.0,
     )
-    if model.config.planner != "text":
-        return (still,)
-    return still, replace(
-        still, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), left_to_right=0.0, weight=0.1
-    )
+    plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=0.1)
+    planning = replace(fill, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), weight=0.1)
+    return fill, *[plain] * writes, *[planning] * (model.config.planner == "text")
 
 
 def settings(model: Denoiser, device: torch.device, seed: int) -> Training:

@@ -18,7 +18,7 @@ from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
-from ddot.network.trunk import Memory, left_to_right
+from ddot.network.trunk import Cache, left_to_right
 
 V = Vocabulary(30)
 L = 10
@@ -122,13 +122,15 @@ def test_nothing_is_seen_of_what_comes_later(trunk):
 
 
 @pytest.mark.parametrize("trunk", [LLAMA, DIT], ids=["llama", "dit"])
-def test_reading_with_a_memory_is_reading_it_all(trunk):
+def test_reading_with_a_cache_is_reading_it_all(trunk):
     net, slots = network(trunk), batch(list(examples(told=True)))
     state = State(slots.x_0, slots.z_0, slots.hint, slots.gap_length, torch.zeros(len(slots.t)))
     whole, _ = net.read(state, left_to_right)
-    memory = Memory(torch.ones_like(slots.x_0, dtype=torch.bool))
-    parts = [slice(0, 7), slice(7, 8), slice(8, 9), slice(9, 14), slice(14, 2 * L)]
-    pieces = torch.cat([net.read(state, memory, part)[0] for part in parts], 1)
+    cache, pieces = Cache(len(slots.x_0)), []
+    for part in (slice(0, 7), slice(7, 8), slice(8, 9), slice(9, 14), slice(14, 2 * L)):
+        cache.grow(torch.ones_like(slots.x_0[:, part], dtype=torch.bool))
+        pieces.append(net.read(state, cache, part)[0])
+    pieces = torch.cat(pieces, 1)
     torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-5)
 
 

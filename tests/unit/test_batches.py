@@ -27,7 +27,6 @@ from ddot.training.batches import (
     Plan,
     WholeSentences,
     Windows,
-    revealed_from_the_left,
     with_edges,
 )
 
@@ -323,25 +322,9 @@ def test_passages_know_where_their_sentences_end(parts, cut):
         assert [piece.endswith(".") for piece in text] == passage.ends_sentence.tolist()
 
 
-@pytest.mark.parametrize("edges", [True, False])
-def test_left_to_right_leaves_a_prefix_of_every_blank(parts, edges):
+def test_times_are_no_smaller_than_the_least_noise(parts):
     plan = dataclasses.replace(PLANS[1], mask=Blocks(2, 3), least_noise=0.2, lengths=(32,))
-    plain = made(parts, (plan,), edges=edges)[0][1]
-    ordered = made(parts, (dataclasses.replace(plan, left_to_right=1.0),), edges=edges)[0][1]
-    mixed = made(parts, (dataclasses.replace(plan, left_to_right=0.5),), slots=32 * 200, edges=edges)[0][1]
-    assert plain.t.min() >= 0.2
-    for share in np.linspace(0.05, 0.95, 7):
-        for kind, u in zip(ordered.kind, ordered.u, strict=True):
-            masked = (u < share) & (kind == RESPONSE)
-            # Inside a blank, whatever follows a masked token is masked.
-            follows = masked[:-1] & (kind[1:] == RESPONSE) & (kind[:-1] == RESPONSE)
-            assert (masked[1:] | ~follows).all()
-    for kind, u, before in zip(ordered.kind, ordered.u, plain.u, strict=True):
-        assert torch.equal(u[kind == RESPONSE].sort().values, before[kind == RESPONSE].sort().values)
-        assert torch.equal(u[kind != RESPONSE], before[kind != RESPONSE])
-    from_the_left = revealed_from_the_left(mixed)
-    long = (mixed.kind == RESPONSE).sum(1) > 8
-    assert torch.isclose((mixed.u == from_the_left).all(1)[long].float().mean(), torch.tensor(0.5), atol=0.12)
+    assert made(parts, (plan,))[0][1].t.min() >= 0.2
 
 
 def test_pads_of_a_text_of_known_length_are_never_masked(parts):

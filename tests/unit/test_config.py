@@ -119,12 +119,12 @@ def test_defaults_are_in_range():
 def test_the_embedded_models_recipe_trains_words_lengths_and_positions():
     """Shares of batches, and what must not change when the compared methods' settings do."""
     run, compared = recipe("smollm2"), recipe("smollm2_ddot")
-    share = dict.fromkeys(("FixedLength", "Planning", "DDOT"), 0.0)
+    share = dict.fromkeys(("Outline", "Planning", "DDOT"), 0.0)
     for plan in run.plans:
         share[type(plan.method).__name__] += plan.weight
-    assert share == pytest.approx({"FixedLength": 0.74, "Planning": 0.12, "DDOT": 0.14})
+    assert share == pytest.approx({"Outline": 0.79, "Planning": 0.06, "DDOT": 0.15})
     rates = (run.training.matrix_rate, run.training.rate, run.training.added_rate, run.training.decay)
-    assert rates == (6e-4, 3e-4, 2e-3, 0.7)
+    assert rates == (4e-4, 2e-4, 2e-3, 0.7)
     rates = (compared.training.matrix_rate, compared.training.rate, compared.training.added_rate)
     assert rates == (1e-3, 5e-4, 3e-3)
     assert {name for name, _ in compared.data.sources} & {"news-form", "python"} == {"news-form", "python"}

@@ -77,18 +77,6 @@ def test_windows_of_a_batch_are_filled_as_alone():
 
 
 @torch.no_grad()
-def test_a_row_alone_is_read_with_a_cache_and_a_batch_as_a_whole():
-    one = Sample(window("The ___{5} hall", steps=8), [5])
-    for shape in (ALONE, Shape(rows=2)):
-        machine, read = engine(shape), []
-        machine.model.register_forward_pre_hook(lambda _, args, read=read: read.append(args[3:]))
-        assert len(list(machine.states([one]))) == 6
-        assert [isinstance(part[0], torch.Tensor) if part else None for part in read] == (
-            [False, True, True, True, True] if shape.rows == 1 else [None] * 5
-        )
-
-
-@torch.no_grad()
 def test_a_prompt_whose_plan_is_known_is_not_read_again():
     machine, plans = engine(), {}
     windows = [window("The ___{2,5} hall"), window("The lamp ___ was lit")]

@@ -1,4 +1,4 @@
-"""Who decides lengths: quantiles of the planned distribution, conditioned on what blanks ask for."""
+"""Who decides lengths: the planned distribution, conditioned on what blanks ask for."""
 
 import numpy as np
 import torch
@@ -20,24 +20,6 @@ def chosen(text, weights, draw=0, planner="text"):
     chances = torch.zeros(len(seen.prompt), CLASSES)
     chances[:, : len(weights)] = torch.tensor(weights) / sum(weights)
     return choose_lengths(seen, template.blanks, chances, row_keys(0, 1), draw, PLANNERS[planner])
-
-
-def quantile(weights, share):
-    """The smallest length whose cumulative weight is above the share, by hand."""
-    total = 0.0
-    for length, weight in enumerate(weights):
-        total += weight
-        if total > share * sum(weights):
-            return length
-    raise AssertionError
-
-
-def test_the_first_draws_are_quantiles_of_the_distribution_without_nothing():
-    weights = [5.0, 1.0, 2.5, 2.5, 2.1, 1.0, 1.2]
-    median, upper, lower = (chosen("a ___ b", weights, draw)[0] for draw in range(3))
-    assert 0 < lower < median < upper
-    for length, share in ((median, 0.5), (upper, 0.7), (lower, 0.3)):
-        assert length == quantile([0.0, *weights[1:]], share)
 
 
 def test_a_blank_holds_a_word_however_likely_nothing_is():

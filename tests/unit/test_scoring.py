@@ -1,4 +1,4 @@
-"""Scores against their definition: tokens when they were revealed, the length of the gap, the token after the blank."""
+"""Scores against their definition: tokens when they were revealed, and the length of the gap."""
 
 import math
 from itertools import pairwise
@@ -9,10 +9,10 @@ import torch
 
 from ddot.core.absorbing import CleanToken
 from ddot.core.gap_lengths import CLASSES
-from ddot.core.records import AFTER, BEFORE, GLUED, Example, Prompt, State, Vocabulary
+from ddot.core.records import AFTER, BEFORE, Example, Prompt, Vocabulary
 from ddot.core.rng import row_keys
-from ddot.core.sampling import LeftToRight, MostCertainFirst
-from ddot.infill.scoring import Recorder, chances_of_next, length_chances_of, score_of, with_next_hidden
+from ddot.core.sampling import Leap, MostCertainFirst
+from ddot.infill.scoring import Recorder, length_chances_of, score_of
 from ddot.infill.view import View
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -40,7 +40,7 @@ def view_of(tokens, after):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("reveal", [LeftToRight(), MostCertainFirst()])
+@pytest.mark.parametrize("reveal", [Leap(), MostCertainFirst()])
 def test_recorded_chances_are_those_of_the_passes_that_revealed_the_tokens(reveal):
     net, recorder = network(), Recorder(V.mask)
     lengths = np.array([4, 0, 2, 0])
@@ -65,39 +65,6 @@ def test_recorded_chances_are_those_of_the_passes_that_revealed_the_tokens(revea
     assert (found != 0).sum() == 6
 
 
-def test_the_token_after_each_blank_is_hidden_but_for_the_edge():
-    view = view_of([9, 1, 2, 3, 8], [0, 2, 3])  # the last blank is followed by the edge alone
-    example, places = with_next_hidden(view, [np.array([5, 6]), np.array([7]), np.array([4])])
-    assert example.tokens.tolist() == [9, 5, 6, 1, 2, 7, 3, 4, 8]
-    assert example.tokens[~example.is_prompt].tolist() == [1, 3]
-    assert places.tolist() == [0, 1, -1]
-    assert example.hint[example.is_prompt].tolist() == [GLUED, GLUED, AFTER, BEFORE, AFTER, BEFORE, GLUED]
-    assert example.gap_length[2] == 1
-
-
-def test_blanks_that_share_a_gap_stand_before_the_same_hidden_token():
-    example, places = with_next_hidden(view_of([9, 1, 8], [0, 0]), [np.array([5]), np.array([6, 7])])
-    assert example.tokens.tolist() == [9, 5, 6, 7, 1, 8]
-    assert example.tokens[~example.is_prompt].tolist() == [1]
-    assert places.tolist() == [0, 0]
-
-
-@torch.no_grad()
-def test_the_next_token_is_judged_by_one_pass_over_the_filled_text():
-    net = network()
-    example, _ = with_next_hidden(view_of([9, 1, 2, 8], [0]), [np.array([5, 6])])
-    other, _ = with_next_hidden(view_of([9, 3, 8], [0]), [np.array([4])])
-    together = chances_of_next(net, [example, other], 6)
-    n, L = 6, 6
-    z = torch.tensor([[n / L * (2 * i - (n - 1)) / (n - 1) for i in range(n)]])
-    hint = torch.tensor([[GLUED, GLUED, AFTER, 0, BEFORE, GLUED]])
-    state = State(torch.tensor([[9, 5, 6, V.mask, 2, 8]]), z, hint, torch.tensor([[0, 0, 1, -1, 0, 0]]), torch.ones(1))
-    logits = net.logits(net.read(state)[0][0, 3:4])[:, : V.size]
-    logits[:, V.mask] = -torch.inf
-    assert together[0] == pytest.approx([torch.log_softmax(logits, -1)[0, 1].item()], abs=1e-4)
-    assert len(together[1]) == 1
-
-
 def test_the_length_of_a_gap_counts_for_each_of_its_blanks():
     chances = torch.softmax(torch.randn(4, CLASSES), -1)
     chances[2, 6] = 0.0
@@ -111,7 +78,7 @@ def test_the_length_of_a_gap_counts_for_each_of_its_blanks():
     assert length_chances_of(view, None, [np.array([1])] * 3).tolist() == [0, 0, 0]
 
 
-def test_scores_do_not_favour_short_fills_and_mind_what_follows():
-    assert score_of([-1.0, -1.0, -1.0], 0.0, 0.0) == score_of([-1.0], 0.0, 0.0)
-    assert score_of([-1.0], 0.0, -5.0) < score_of([-1.0], 0.0, -1.0)
-    assert score_of([], -1.0, 0.0) < 0
+def test_scores_do_not_favour_short_fills_and_mind_the_length():
+    assert score_of([-1.0, -1.0, -1.0], 0.0) == score_of([-1.0], 0.0)
+    assert score_of([-1.0], -5.0) < score_of([-1.0], -1.0)
+    assert score_of([], -1.0) < 0

@@ -9,12 +9,12 @@ import torch
 from ddot.core.annealing import Tempered, greedy
 from ddot.core.records import GLUED, NOT_PROMPT, Prediction, State
 from ddot.core.rng import row_keys
-from ddot.core.sampling import Leap, LeftToRight, MostCertainFirst, reverse, time_grid
+from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.alphabet import FIRST_APART, FIRST_GLUED, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import Span
-from ddot.infill.word_rules import Begun, Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Fresh, Pieces, WithinWords
 
 TOKENIZER = learn_bpe(["The ferry left at 7.40, half empty, and nobody waved from the old pier."] * 4, 400)
 ALPHABET = Alphabet(TOKENIZER)
@@ -108,22 +108,6 @@ def test_words_that_stand_there_tire_in_their_own_row():
     wanted = torch.zeros_like(change)
     wanted[:3, word] = 3.0  # the first three masked slots are those of row 0
     torch.testing.assert_close(change, wanted)
-
-
-@pytest.mark.parametrize("letters", ["f", "fe", "fer", "ferr", "ferry", "wav", "emp", "ferryq"])
-def test_a_fill_begins_with_the_letters_it_is_given(letters):
-    """Whatever the network wants, and whether or not a token begins so; other rows do as they like."""
-    needed = len(TOKENIZER.encode(" " + letters))
-    for length in range(needed, needed + 4):
-        spans = [[Span(1, 1 + length, FIRST_APART, Blank(0))], [Span(2, 5, FIRST_APART, Blank(0))]]
-        L = max(1 + length, 6)
-        for seed in range(3):
-            wants = Wants(np.concatenate([BEGIN, GO_ON]), seed)
-            rules = (Pieces(ALPHABET, spans, L), Begun(ALPHABET, TOKENIZER, spans, [letters, ""]))
-            times = time_grid(max(length, 3))
-            *_, state = reverse(wants, start(spans, L), times, V, row_keys(0, 2), LeftToRight(), restrictions=rules)
-            assert ALPHABET.spell(state.x[0, 1 : 1 + length].numpy()).startswith(" " + letters)
-            assert not (state.x == V.mask).any()
 
 
 @pytest.mark.parametrize("letters", ["", " ", " the", "e", "x", "…"])

@@ -28,7 +28,7 @@ from ddot.infill.template import parse
 from ddot.infill.view import lay_out, view
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
-from ddot.network.trunk import Memory
+from ddot.network.trunk import Cache
 
 # About 20 words with their fills.
 SENTENCES = (
@@ -172,11 +172,11 @@ def _left_to_right(model: Model, text: str) -> None:
     trunk, device = model.denoiser.trunk, model.device
     start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(device)
     count = max(1, lengths[0])
-    memory = Memory(torch.ones(1, start.shape[1] + count, dtype=torch.bool, device=device))
-    clean = torch.zeros(1, device=device)
+    cache, clean = Cache(1, device), torch.zeros(1, device=device)
     token, place = start, 0
     for _ in range(count):
+        cache.grow(torch.ones_like(token, dtype=torch.bool))
         here = torch.arange(place, place + token.shape[1], dtype=torch.float32, device=device)[None]
-        hidden = trunk.hidden(trunk.embed(token), here, clean, memory)
+        hidden = trunk.hidden(trunk.embed(token), here, clean, cache)
         place += token.shape[1]
         token = trunk.logits(hidden[:, -1]).argmax(-1, keepdim=True)

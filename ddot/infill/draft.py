@@ -1,0 +1,271 @@
+"""One candidate under way: the text as far as it is written, and what may come next. Knows words, not tensors."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from ddot.core.records import UNKNOWN_LENGTH
+from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
+from ddot.infill.template import Blank
+from ddot.infill.view import TOKENS_A_WORD
+
+_LONGEST = 48  # tokens of a blank that asks for no number of words
+_FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothing to say
+_LIKELY = np.log(0.2)  # an end that needs no better place
+# Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing.
+GO_ON, BEGIN, GLUED, NOTHING = range(16, 20)
+RULES = 20  # [sep] may come where so many are added
+_COUNTED, _LOOSE, _WORDS = 4, 8, 12  # where the rules begin for counted words, in tokenised text, for needed words
+
+
+def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
+    """The tokens that each rule allows: without [sep], then with it; for ordinary text, then for tokenised text."""
+    more = (alphabet.goes_on, alphabet.begins & ~alphabet.mark, alphabet.word, np.zeros_like(alphabet.word))
+    loose = torch.cat([alphabet.allowed, torch.from_numpy(np.stack(more))])
+    table = torch.stack([loose & ~torch.from_numpy(alphabet.loose), loose])[:, None].repeat(1, 2, 1, 1)
+    table[:, 1, :, sep] = True
+    return table.flatten(0, 2)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A place between given tokens and the blanks that lie in it, which are written as one.
+
+    `after`: the given token before it; `blank`: bounds of all of them together; `told`: the tokens that the network is
+    told to write, so that it ends in time; `most`: the most it may write.
+    """
+
+    after: int
+    blanks: tuple[Blank, ...]
+    first: int
+    blank: Blank
+    told: int
+    most: int
+
+    def split(self, tokens: Sequence[int], begins: Bool[np.ndarray, "V"]) -> list[list[int]]:
+        """The tokens of each blank: words in turn, as evenly as bounds allow."""
+        starts = [place for place, token in enumerate(tokens) if place == 0 or begins[token]]
+        parts, done = [], 0
+        for number, blank in enumerate(self.blanks):
+            later, left = self.blanks[number + 1 :], len(starts) - done
+            least = left - sum(other.most for other in later if other.most is not None)
+            least = 0 if any(other.most is None for other in later) else least
+            most = left - sum(other.least for other in later)
+            share = max(blank.least, least, -(-left // (1 + len(later))))
+            share = min(share, most, left if blank.most is None else blank.most)
+            ends = [*starts, len(tokens)]
+            parts.append(list(tokens[ends[done] : ends[done + share]]))
+            done += share
+        return parts
+
+
+def gaps(after: Sequence[int], first: Sequence[int], blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
+    """The gaps of a window that may hold text, in order. `tokens`: the most in each."""
+    found = []
+    for place in sorted(set(after)):
+        mine = [number for number, other in enumerate(after) if other == place]
+        some = tuple(blanks[number] for number in mine)
+        bounds = [blank.most for blank in some if blank.most is not None]
+        blank = Blank(sum(each.least for each in some), sum(bounds) if len(bounds) == len(some) else None)
+        most = max(_LONGEST, 2 * blank.least + 8) if blank.most is None else 2 * blank.most + 4
+        most = max(blank.least, most if tokens is None else min(most, tokens))
+        if blank.most != 0:
+            found.append(Gap(place, some, first[mine[0]], blank, _told(blank), most))
+    return found
+
+
+def _told(blank: Blank) -> int:
+    """The number of tokens a network is told for a number of words; none where bounds leave it to decide."""
+    if blank.most is None or not blank.least or blank.most > 2 * blank.least + 2:
+        return UNKNOWN_LENGTH
+    return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2))
+
+
+@dataclass
+class Written:
+    """What stands in a gap: tokens, their log-probabilities and, before each and at the end, that of ending there."""
+
+    tokens: list[int] = field(default_factory=list)
+    chances: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+
+    def end_at(self, length: int) -> None:
+        self.tokens, self.chances = self.tokens[:length], self.chances[:length]
+        self.ends = self.ends[: length + 1]
+
+    @property
+    def all_chances(self) -> list[float]:
+        """Log-probabilities of all predictions, the end's included."""
+        return [*self.chances, *self.ends[len(self.tokens) :]]
+
+
+class Draft:
+    """A text of given tokens with gaps, written up to somewhere. The reader keeps `read` and calls `take`.
+
+    `free`: any gap may stay empty, and the text goes on until the network wants to say something in one.
+    """
+
+    def __init__(
+        self,
+        given: Sequence[int],
+        gaps: Sequence[Gap],
+        alphabet: Alphabet,
+        sep: int,
+        free: bool = False,
+        loose: bool = False,
+        begin: str = "",
+        banned: Sequence[Sequence[int]] = (),
+    ):
+        self.given, self.gaps, self.alphabet, self.sep = given, gaps, alphabet, sep
+        self.free, self.loose, self.banned = free, loose, banned
+        self.begin = " " + begin if begin else ""
+        self.written = [Written() for _ in gaps]
+        self.closed = 0 if all(gap.told != UNKNOWN_LENGTH for gap in gaps) else UNKNOWN_LENGTH
+        self.text: list[int] = []
+        self.lengths: list[int] = []  # what the network is told at each token of the text
+        self.asks: dict[int, int] = {}  # where a prediction is wanted: place in the text → gap
+        self.read = self.placed = 0
+        self.now = -1  # the gap being written
+        self.hurried = self.done = False
+        self.forced = False  # a free gap that was opened must hold something
+        self.draws = 0
+        self._advance()
+
+    def _advance(self) -> None:
+        """Place the given tokens up to the next gap; where gaps may stay empty, up to the last one."""
+        self.now += 1
+        self.forced = not self.free
+        self.done = self.now == len(self.gaps)
+        for number in range(self.now, len(self.gaps) if self.free else min(self.now + 1, len(self.gaps))):
+            gap = self.gaps[number]
+            self.text += self.given[self.placed : gap.after + 1]
+            self.lengths += [self.closed] * (len(self.text) - len(self.lengths))
+            self.lengths[-1] = gap.told
+            self.placed = gap.after + 1
+            self.asks[len(self.text) - 1] = number
+
+    def back_to(self, place: int, number: int) -> None:
+        """Take back all text after a place, to write gap `number` there."""
+        del self.text[place + 1 :], self.lengths[place + 1 :]
+        self.asks = {at: gap for at, gap in self.asks.items() if at <= place}
+        self.read, self.now, self.placed = min(self.read, place + 1), number, self.gaps[number].after + 1
+
+    def look(self, place: int, end: float) -> bool:
+        """Whether a token is to be chosen after a place of the text just read, `end` being the log-chance of none.
+
+        Only where gaps may stay empty is the answer ever no. A text to which nothing would be added gets something
+        where that is likeliest.
+        """
+        number = self.asks[place]
+        if self.forced:
+            return True
+        self.now = number
+        if end < np.log(0.5):
+            self.back_to(place, number)
+            self.forced = True
+            return True
+        self.written[number] = Written(ends=[end])
+        if number == len(self.gaps) - 1:
+            if any(each.tokens for each in self.written):
+                self.done = True
+            else:
+                likeliest = int(np.argmin([each.ends[0] for each in self.written]))
+                at = next(at for at, gap in self.asks.items() if gap == likeliest)
+                self.back_to(at, likeliest)
+                self.read, self.forced = at, True
+        return False
+
+    @property
+    def most(self) -> int:
+        """The most tokens of the gap being written."""
+        gap = self.gaps[self.now]
+        least = max(gap.blank.least, len(self.begin) if self.now == 0 else 0)  # a token has at least a letter
+        return max(least, min(gap.most, _FEWEST)) if self.hurried else max(least, gap.most)
+
+    def rule(self) -> int:
+        """The number of the rule for the next token, among `rules`."""
+        return self._rule() + 2 * RULES * self.loose
+
+    def _rule(self) -> int:
+        gap, tokens, alphabet = self.gaps[self.now], self.written[self.now].tokens, self.alphabet
+        blank = gap.blank
+        kind = (_LOOSE if self.loose else _COUNTED) * blank.counted
+        if not tokens:
+            needed = blank.least > 0 or self.free
+            if not needed:
+                return gap.first + kind + RULES
+            first = FIRST_APART if blank.counted and gap.first == FIRST_AFTER_WORD else gap.first
+            return first + (kind or _WORDS)
+        if alphabet.space[tokens[-1]]:
+            return GLUED
+        words = self._words(tokens)
+        missing = max(blank.least - words, 0 if self._says(tokens) else 1)
+        left = self.most - len(tokens)
+        if left <= missing:
+            return BEGIN if missing else NOTHING + RULES
+        ends = RULES if missing == 0 else 0
+        return (GO_ON if blank.most is not None and words >= blank.most else LATER + kind) + ends
+
+    def _words(self, tokens: Sequence[int]) -> int:
+        return sum(place == 0 or bool(self.alphabet.begins[token]) for place, token in enumerate(tokens))
+
+    def _says(self, tokens: Sequence[int]) -> bool:
+        """Whether there is a word among the tokens, not only marks."""
+        return any(self.alphabet.says[token] for token in tokens)
+
+    def only(self) -> list[int]:
+        """The tokens with which the letters go on that the first fill begins with; none where any may come."""
+        there = self.alphabet.spell(np.array(self.written[0].tokens, np.int64)) if self.begin else ""
+        if self.now or len(there) >= len(self.begin):
+            return []
+        return self.alphabet.spelling_on(self.begin[len(there) :])
+
+    def forbidden(self) -> list[int]:
+        """Tokens that would repeat the last one or spell something to be avoided."""
+        echo = [self.text[-1]] if self.text[-1] != self.sep else []
+        return echo + [last for *before, last in self.banned if not before or self.text[-len(before) :] == list(before)]
+
+    def take(self, token: int, chance: float, end: float) -> None:
+        """Go on with the token chosen: its log-probability, and that of ending here."""
+        here = self.written[self.now]
+        here.ends.append(end)
+        self.draws += 1
+        if token != self.sep:
+            here.tokens.append(token)
+            here.chances.append(chance)
+            self.text.append(token)
+            self.lengths.append(UNKNOWN_LENGTH)
+            self.asks[len(self.text) - 1] = self.now
+            return
+        if end < _LIKELY and self._rule() == NOTHING + RULES:
+            self._cut(here)
+        self.back_to(len(self.text) - 1, self.now)
+        self._advance()
+
+    def _cut(self, here: Written) -> None:
+        """End a gap that was to go on where it reads best ending: after whole words, as many as are asked for."""
+        tokens, blank = here.tokens, self.gaps[self.now].blank
+        sums = np.cumsum([0.0, *here.chances])
+        begun = len(self.begin) if self.now == 0 else 0
+        ways = [
+            length
+            for length in range(1, len(tokens) + 1)
+            if self._words(tokens[:length]) >= blank.least
+            and self._says(tokens[:length])
+            and not self.alphabet.space[tokens[length - 1]]
+            and (length == len(tokens) or not self.alphabet.word[tokens[length]])
+            and len(self.alphabet.spell(np.array(tokens[:length]))) >= begun
+        ]
+        best = max(ways, key=lambda length: (sums[length] + here.ends[length]) / (length + 1), default=len(tokens))
+        taken = len(tokens) - best
+        here.end_at(best)
+        if taken:
+            del self.text[-taken:], self.lengths[-taken:]
+
+    def unread(self) -> Iterator[tuple[int, int]]:
+        """(token, told gap length) of what is written and not read yet."""
+        yield from zip(self.text[self.read :], self.lengths[self.read :], strict=True)

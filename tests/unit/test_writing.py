@@ -1,0 +1,240 @@
+"""Blanks written from left to right: what a plain loop without a cache writes, within bounds, alone and in batches."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddot.core.records import NOT_PROMPT, State
+from ddot.core.rng import row_keys
+from ddot.data.tokenizer import learn_bpe
+from ddot.evaluation.items import Prompted
+from ddot.evaluation.nats import after_outline
+from ddot.infill.answers import answers
+from ddot.infill.engine import ALONE, Engine, Shape, Window
+from ddot.infill.model import Model
+from ddot.infill.scheduler import result_of
+from ddot.infill.settings import Settings
+from ddot.infill.template import parse
+from ddot.infill.view import view
+from ddot.infill.writing import Candidate, Line, Slot, _forced, drawn, judge, write
+from ddot.methods.layout import in_line
+from ddot.network.denoiser import Denoiser, DenoiserConfig
+from ddot.network.llama import LlamaConfig
+from ddot.network.trunk import left_to_right
+
+SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
+TOKENIZER = learn_bpe(SENTENCES * 4, 360)
+V = TOKENIZER.vocabulary
+FOUR = Shape(rows=4, multiple=16, portion=8)
+TEXTS = [
+    "The lamp ___ open.",
+    "Nobody ___{2,5} at first; ___ barked ___{1}.",
+    "___",
+    "a ___{0} b ___{4}",
+    "the door , it ___ open .",
+    "The ___ ___{2} ___ hall",
+    '___{0,} stood (___) open "___{3,}"',
+    " ".join(f"hall{i} ___{{1,2}}" for i in range(9)),  # two windows
+]
+
+
+def network(seed=3, std=0.3):
+    trunk = LlamaConfig(width=32, blocks=2, heads=4, key_heads=2, inner_width=64, vocabulary=V.rows)
+    torch.manual_seed(seed)
+    net = Denoiser(dataclasses.replace(DenoiserConfig.extended(trunk, V), order="outline")).eval()
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return net
+
+
+NETWORK = network()
+MODELS = {shape: Model(NETWORK, TOKENIZER, "toy", shape=shape) for shape in (ALONE, FOUR)}
+
+
+def model(shape=ALONE):
+    return MODELS[shape]
+
+
+def window(text, located=True, **how):
+    template = parse(text)
+    return Window(view(template, TOKENIZER, located), template.blanks, row_keys(0, 1), Settings(), **how)
+
+
+def bits(found):
+    return [(each.text, each.fills, each.score, each.scores) for each in found]
+
+
+def whole_pass(slots):
+    """Hidden vectors of a row read in one pass, laid out as training does."""
+    x, length, hint = (
+        torch.tensor([column]) for column in zip(*[(s.token, s.length, s.hint) for s in slots], strict=True)
+    )
+    z = torch.from_numpy(in_line(hint.numpy() != NOT_PROMPT, np.zeros(1, np.uint64)))
+    return NETWORK.read(State(x, z, hint, length, torch.zeros(1)), left_to_right)[0][0]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@torch.no_grad()
+def test_reading_with_the_cache_is_reading_at_once(masked):
+    """Rows of different lengths in passes of different widths, with padding, a row doubled, and a part taken back."""
+    candidates = [Candidate(window(text), Engine(NETWORK, TOKENIZER)) for text in TEXTS[:2]]
+    rows = [[*each.outline, *map(Slot, each.draft.given)] for each in candidates]
+    a, b = (each.offset for each in candidates)
+    line = Line(NETWORK, 2, masked)
+    line.read([rows[0][: a + 1], rows[1][:b]], [0, 0], b + 4)
+    line.read([rows[0][a + 1 : a + 2], rows[1][b : b + 3]], [a + 1, b], 3)
+    line.keep(torch.tensor([1, 0, 1]))
+    rows = [rows[1], rows[0], rows[1]]
+    line.read([[Slot(5), Slot(6)], [], []], [b + 3, 0, 0], 2)
+    line.forget(0, b + 3)
+    ends = (b + 3, b + 6), (a + 2, a + 6), (b + 3, b + 5)
+    hidden = line.read([row[slice(*end)] for row, end in zip(rows, ends, strict=True)], [end[0] for end in ends], 4)
+    for row, (_, last) in enumerate(ends):
+        assert torch.allclose(hidden[row, -1], whole_pass(rows[row][:last])[-1], atol=1e-4)
+
+
+@torch.no_grad()
+def plainly(text):
+    """The greedy fills of a text, every token from a pass over the whole row."""
+    one = Candidate(window(text), Engine(NETWORK, TOKENIZER))
+    cost, rules = one.engine.fresh.cost, one.engine.rules
+    while not one.draft.done:
+        draft = one.draft
+        told = zip(draft.text, draft.lengths, strict=True)
+        logits = NETWORK.logits(whole_pass([*one.outline, *itertools.starmap(Slot, told)])[-1:])[0]
+        there = [*one.window.view.prompt.example.tokens, *draft.text]
+        tired = torch.zeros_like(logits)
+        tired[there] = cost[there]
+        may = rules[draft.rule()].clone()
+        may[draft.forbidden()] = False
+        token = int((logits - tired).masked_fill(~may, -torch.inf).argmax())
+        draft.read = len(draft.text)
+        likely = torch.log_softmax(logits, -1)
+        draft.take(token, float(likely[token]), float(likely[V.sep]))
+    return one.by_blank()
+
+
+@pytest.mark.parametrize("shape", [ALONE, FOUR], ids=["alone", "in batches"])
+@pytest.mark.parametrize("text", TEXTS[:7])
+@torch.no_grad()
+def test_the_greedy_candidate_is_what_a_plain_loop_writes(text, shape):
+    (found,) = result_of(write([window(text)], Engine(NETWORK, TOKENIZER, shape)))
+    tokens, _ = plainly(text)
+    assert [each.tolist() for each in found.tokens] == [each.tolist() for each in tokens]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"n": 3}, {"temperature": 1.0, "n": 2, "seed": 4}, {"avoid": ["lamp", "t"]}], ids=str
+)
+def test_an_answer_has_the_same_bits_alone_in_any_list_and_again(options):
+    texts = [TEXTS[number] for number in (7, 1, 4, 0)]
+    together = [bits(found) for found in model(FOUR).infill(texts, **options)]
+    for number in (0, 2):
+        assert bits(model(FOUR).infill(texts[number], **options)) == together[number]
+    assert [bits(found) for found in model(FOUR).infill(texts[::-1], **options)] == together[::-1]
+    one_by_one = [[each.text for each in found] for found in model().infill(texts, **options)]
+    assert one_by_one == [[text for text, *_ in found] for found in together]
+
+
+BLANKS = st.sampled_from(["___", "___{0,}", "___{1}", "___{2,4}", "___{5}", "___{0}", "___{3,}", "___{,2}", "___{20}"])
+LITERALS = st.sampled_from(
+    ["The lamp ", " was", "(", ") ", ' "', '" ', ", and ", ".", " ", "", "\n\n", "漢字", " open . "]
+)
+PARTS = st.lists(st.tuples(LITERALS, BLANKS), min_size=1, max_size=5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(parts=PARTS, end=LITERALS, seed=st.integers(0, 9), n=st.sampled_from([1, 3]))
+def test_bounds_hold_whatever_the_network_says(parts, end, seed, n):
+    text = "".join(literal + blank for literal, blank in parts) + end
+    template = parse(text)
+    for each in model().infill(text, n=n, seed=seed):
+        assert each.text == template.text(each.fills)
+        for blank, fill in zip(template.blanks, each.fills, strict=True):
+            assert blank.holds(fill)
+            assert not blank.least or any(map(str.isalnum, fill)) or "$" in fill
+        assert np.isfinite(each.scores).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(text=st.sampled_from(TEXTS), seconds=st.sampled_from([0.0, 0.002, 0.01]), tokens=st.sampled_from([None, 1, 4]))
+def test_bounds_hold_in_a_hurry(text, seconds, tokens):
+    request = dataclasses.replace(Model.request(text, seconds=seconds), tokens=tokens)
+    with torch.inference_mode():
+        (found,) = result_of(answers([request], model().engine))
+    assert all(
+        blank.holds(fill) for blank, fill in zip(request.template.blanks, found.best[0].infill.fills, strict=True)
+    )
+
+
+@pytest.mark.parametrize("text", TEXTS[:7])
+@torch.no_grad()
+def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
+    windows, engine = [window(text, draw=draw) for draw in range(3)], Engine(NETWORK, TOKENIZER)
+    written = result_of(write(windows, engine))
+    judged = result_of(judge(windows, [each.tokens for each in written], engine))
+    for one, other in zip(written, judged, strict=True):
+        assert one.scores == pytest.approx(other.scores, abs=1e-4)
+        assert all(V.sep not in tokens for tokens in one.tokens)
+
+
+def test_one_answer_alone_is_among_several_and_best_first():
+    for text in TEXTS[1::2]:
+        alone = model().infill(text)[0]
+        several = model().infill(text, n=4)
+        assert alone.text in [each.text for each in several]
+        assert len({each.text for each in several}) == len(several)
+        assert [each.score for each in several] == sorted((each.score for each in several), reverse=True)
+
+
+def test_free_words_stay_in_order_and_something_is_added():
+    for shape in MODELS:
+        (found,) = model(shape).infill("lamp hall door", free=True)
+        assert len(found.text.split()) > 3
+        words = iter(found.text.split())
+        assert all(any(word == each.strip(".,;:!?") for each in words) for word in ("lamp", "hall", "door"))
+
+
+def test_a_fill_begins_with_the_letters_given():
+    for letters in ("la", "stoo", "Nobo"):
+        request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=None), begin=letters)
+        with torch.inference_mode():
+            (found,) = result_of(answers([request], model().engine))
+        assert found.best[0].infill.fills[0].startswith(letters)
+
+
+def test_words_to_be_avoided_do_not_come():
+    for each in model().infill("The ___ hall ___{3}", n=3, avoid=["a", "lamp", "the", "door"]):
+        words = " ".join(each.fills).lower().split()
+        assert not {"a", "lamp", "the", "door"} & {word.strip(".,;:!?\"'") for word in words}
+
+
+def test_draws_have_the_chances_of_the_nucleus():
+    """Chances 0.5, 0.3, 0.15, 0.05: of the nucleus of 0.9 the first three, in proportion."""
+    scores = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    u = (torch.arange(2000) + 0.5) / 2000
+    for temperature, top_p, wanted in (
+        (1.0, 1.0, [0.5, 0.3, 0.15, 0.05]),
+        (1.0, 0.9, np.array([0.5, 0.3, 0.15, 0]) / 0.95),
+        (0.5, 1.0, np.array([0.5, 0.3, 0.15, 0.05]) ** 2 / 0.365),
+    ):
+        tokens = drawn(scores.expand(2000, 4), temperature, top_p, u)
+        assert (torch.bincount(tokens, minlength=4) / 2000).tolist() == pytest.approx(list(wanted), abs=2e-3)
+
+
+@torch.no_grad()
+def test_nats_of_words_and_end_are_what_writing_them_costs():
+    """Of a text with one blank: the log-probabilities of its tokens and its end, by the pass that scores own fills."""
+    fill = TOKENIZER.encode(" in the hall")
+    one = window("The lamp ___ was lit.")
+    lengths = np.zeros(len(one.view.prompt), np.int64)
+    lengths[one.view.after[0]] = len(fill)
+    words, ends = after_outline(NETWORK, [Prompted(one.view.prompt, lengths, fill, 0, (), ())])
+    ((chances,),) = [result_of(_forced(one, [fill], model().engine))]
+    assert words.total + ends.total == pytest.approx(-sum(chances), rel=1e-4)
+    assert (words.tokens, ends.tokens) == (len(fill), 1)
