@@ -24,8 +24,8 @@ _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alter
 class Infill:
     """A filled text, and how likely the model finds what it filled in.
 
-    `score` is the mean over fills of the mean log-probability of their tokens, in nats, and a little of that of the
-    text after them (see `writing` and `scoring`): 0 is certain, and fills of different lengths are comparable.
+    `score` is the mean over fills of the log-probability of their tokens, in nats, normalised by length, and a part of
+    that of the text after them (see `writing` and `scoring`): 0 is certain, and different lengths are comparable.
     """
 
     text: str

@@ -249,7 +249,6 @@ class Draft:
     def _cut(self, here: Written) -> None:
         """End a gap that was to go on where it reads best ending: after whole words, as many as are asked for."""
         tokens, blank = here.tokens, self.gaps[self.now].blank
-        sums = np.cumsum([0.0, *here.chances])
         begun = len(self.begin) if self.now == 0 else 0
         ways = [
             length
@@ -260,7 +259,7 @@ class Draft:
             and (length == len(tokens) or not self.alphabet.word[tokens[length]])
             and len(self.alphabet.spell(np.array(tokens[:length]))) >= begun
         ]
-        best = max(ways, key=lambda length: (sums[length] + here.ends[length]) / (length + 1), default=len(tokens))
+        best = max(ways, key=lambda length: here.ends[length], default=len(tokens))
         taken = len(tokens) - best
         here.end_at(best)
         if taken:
