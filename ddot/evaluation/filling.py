@@ -27,6 +27,7 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method, Trainable
+from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser
 
 _CHUNK = 64  # texts the product is given at a time, for each of its threads
@@ -114,7 +115,7 @@ class Product:
         return ("located",) if self.told else TASKS
 
     def learnt_from(self, trained: Trainable) -> bool:
-        return isinstance(trained, DDOT | FixedLength)
+        return isinstance(trained, DDOT | FixedLength | Outline)
 
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
         model, items, located = asked.model.model, asked.items, asked.located

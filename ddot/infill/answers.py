@@ -152,7 +152,8 @@ def drawn(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
     """Fillings of a text drawn as the network says, without a score."""
     attempts = [Attempt(request, number) for number in range(1, times + 1)]
     while under_way := [attempt for attempt in attempts if not attempt.done]:
-        windows = [attempt.window(engine.tokenizer) for attempt in under_way]
+        seen = {tuple(attempt.raw): attempt.window(engine.tokenizer) for attempt in under_way}
+        windows = [replace(seen[tuple(attempt.raw)], draw=attempt.number) for attempt in under_way]
         for attempt, each in zip(under_way, (yield from write(windows, engine, scored=False)), strict=True):
             attempt.take(each, _spelt(each, engine))
     return [attempt.answer for attempt in attempts]

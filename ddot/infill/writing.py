@@ -127,13 +127,6 @@ class Candidate:
             self.top_p = TOP_P if window.warmth == 1 else 1.0
 
     @cached_property
-    def family(self) -> Hashable:
-        """Equal for candidates that share what is read up to the first gap."""
-        prompt = self.window.view.prompt
-        told = tuple((gap.after, gap.told) for gap in self.gaps)
-        return prompt.example.tokens.tobytes(), prompt.is_open.tobytes(), prompt.free, told
-
-    @cached_property
     def outline(self) -> list[Slot]:
         example = self.window.view.prompt.example
         length = np.full(len(example.tokens), self.draft.closed)
@@ -183,7 +176,10 @@ def spread(
 
 
 def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Steps[list[Filled]]:
-    """Fill windows, each as the candidate its `draw` says. Those of the same text share what is read of it."""
+    """Fill windows, each as the candidate its `draw` says. Those of one view share what is read of it.
+
+    Equal views do not: what else is in a batch must not change its shape, and with it the rounding.
+    """
     start = time.perf_counter()
     candidates = [Candidate(window, engine) for window in windows]
     reading = yield from _write(candidates, engine, start)
@@ -216,7 +212,7 @@ def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 def _write(candidates: Sequence[Candidate], engine: Engine, start: float) -> Steps[float]:
     """Write candidates to their end; the seconds until the first batch was read up to its first gap."""
-    families = _alike((each for each in candidates if not each.draft.done), lambda each: each.family)
+    families = _alike((each for each in candidates if not each.draft.done), lambda each: id(each.window.view))
     reading = 0.0
     for group in _alike(families, lambda family: (_width(family, engine), len(family))):
         for batch in chunks(group, engine.shape.rows):
@@ -419,6 +415,7 @@ def _chances_of(model: Denoiser) -> Callable[[Tensor, Tensor], tuple[Tensor]]:
 class _Filled:
     """A filled text up to where it is judged: tokens read once for all candidates, then this one's; what is judged."""
 
+    view: int  # which one
     shared: tuple[int, ...]
     rest: tuple[int, ...]
     at: tuple[tuple[int, int, int], ...]  # (place in `rest`, the token after it, the gap before it)
@@ -438,7 +435,7 @@ def _with_text_after(window: Window, fills: Sequence[Tokens], sep: int) -> _Fill
         judged = [token for token in between[:AHEAD] if token != sep]
         at += [(len(rest) - 1 + ahead, token, place) for ahead, token in enumerate(judged)]
         rest += between[:-1] if number + 1 < len(places) else judged[:-1]
-    return _Filled(tuple(shared), tuple(rest), tuple(at))
+    return _Filled(id(view), tuple(shared), tuple(rest), tuple(at))
 
 
 def _ahead(
@@ -452,7 +449,7 @@ def _ahead(
     judged = [i for i, window in enumerate(windows) if window.seconds is None and not window.view.prompt.free]
     texts = {i: _with_text_after(windows[i], fills[i], engine.model.vocabulary.sep) for i in judged}
     found: dict[_Filled, dict[int, list[float]]] = {}
-    families = _alike(dict.fromkeys(texts.values()), lambda text: text.shared)
+    families = _alike(dict.fromkeys(texts.values()), lambda text: text.view)
 
     def size(family: list[_Filled]) -> tuple[int, int, int]:
         return shape.width(len(family[0].shared)), shape.width(max(len(text.rest) for text in family)), len(family)

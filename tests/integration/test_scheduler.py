@@ -1,5 +1,6 @@
 """Batches of a fixed number of rows: an answer has the same bits alone, in a list, and in any order of the list."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -45,6 +46,7 @@ V = TOKENIZER.vocabulary
 TRUNK = LlamaConfig(width=32, blocks=2, heads=4, key_heads=2, inner_width=64, vocabulary=V.rows)
 NETWORKS = {
     "lengths": DenoiserConfig.extended(TRUNK, V),
+    "written": dataclasses.replace(DenoiserConfig.extended(TRUNK, V), order="outline"),
     "no lengths": DenoiserConfig(trunk=TRUNK, vocabulary=V, score=CleanToken(), predict_clean=True),
     "scores": DenoiserConfig(
         trunk=DiTConfig(width=32, blocks=1, heads=2, vocabulary=V.size, condition_width=8),

@@ -1,5 +1,7 @@
 """Filling step by step: the same answers as at once, stopped at any step, hurried, and literal text kept literal."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -15,20 +17,22 @@ from ddot.network.llama import LlamaConfig
 SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
 
 
-def network(tokenizer):
+def network(tokenizer, order):
     trunk = LlamaConfig(32, 2, 4, 2, 64, tokenizer.vocabulary.rows)
     torch.manual_seed(3)
-    denoiser = Denoiser(DenoiserConfig.extended(trunk, tokenizer.vocabulary)).eval()
+    config = replace(DenoiserConfig.extended(trunk, tokenizer.vocabulary), order=order)
+    denoiser = Denoiser(config).eval()
     for parameter in denoiser.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return denoiser
 
 
-@pytest.fixture(scope="module", params=["alone", "in batches"])
+@pytest.fixture(scope="module", params=["alone", "in batches", "written"])
 def toy(request):
     tokenizer = learn_bpe(SENTENCES * 4, 360)
-    shape = None if request.param == "alone" else Shape(rows=4, multiple=16, portion=32)
-    return Model(network(tokenizer), tokenizer, "toy", shape=shape)
+    shape = Shape(rows=4, multiple=16, portion=32) if request.param == "in batches" else None
+    order = "outline" if request.param == "written" else "surest"
+    return Model(network(tokenizer, order), tokenizer, "toy", shape=shape)
 
 
 def driven(steps):
@@ -68,7 +72,11 @@ def test_stopping_between_steps_leaves_torch_as_it_is(toy):
     assert toy.infill("The ___{3} hall", steps=3)
 
 
-def test_a_time_limit_leaves_three_steps_at_least_and_no_score(toy):
+def test_a_time_limit_leaves_three_steps_at_least(toy):
+    if toy.engine.writes_for(Settings()):
+        _, found = driven(toy.steps(toy.request("The ___ hall", seconds=1e-6)))
+        assert 1 <= found.best[0].tokens <= 3
+        return
     steps, found = driven(toy.steps(toy.request("The ___{4} hall", Settings(steps=8), seconds=1e-6)))
     assert found.best[0].infill.text == toy.infill("The ___{4} hall", steps=3)[0].text
     assert [step.number for step in steps] == [0, 0, 1, 2, 3]  # lengths, the start, three steps

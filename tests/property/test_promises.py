@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import termios
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jaxtyping
 import pytest
@@ -60,13 +60,15 @@ NETWORKS = [
     ("whole", DenoiserConfig.extended(trunk(width=32, blocks=2), V), 1, 400),
     ("whole, extreme", DenoiserConfig.extended(trunk(blocks=1), V), 20, 600),
     ("bare", bare(gap_lengths=True), 1, 1400),
-    ("bare, another", bare(gap_lengths=True), 1, 1400),
+    ("bare, another", bare(gap_lengths=True), 1, 600),
     ("extreme", bare(gap_lengths=True), 20, 1400),
     ("faint", bare(gap_lengths=True), 0.01, 1400),
     ("nothing but lengths", bare(gap_lengths=True), 0, 1400),
     ("no lengths", bare(gap_lengths=False), 1, 700),
     ("no lengths, extreme", bare(gap_lengths=False), 20, 700),
     ("scores", SCORES, 5, 600),
+    ("written", replace(DenoiserConfig.extended(trunk(blocks=1), V), order="outline"), 1, 400),
+    ("written, extreme", replace(bare(gap_lengths=False), order="outline"), 20, 400),
 ]
 assert sum(count for *_, count in NETWORKS) == 10_000
 SHARE = float(os.environ.get("DDOT_PROMISES", 0.25))  # of these templates; `make promises` takes them all
