@@ -191,7 +191,9 @@ def test_bounds_hold_for_a_network_that_wants_one_sort_of_tokens(parts, end, wan
         allowed[draft.forbidden()] = False
         liked = np.flatnonzero(allowed & WANTS[wants])
         draft.take(int(rng.choice(liked if len(liked) else np.flatnonzero(allowed))), -1.0, -9 * rng.random())
-    for blank, fill in zip(one.window.blanks, one.by_blank()[0], strict=True):
+    fills = one.by_blank()[0]
+    assert sum(map(len, fills)) == sum(len(each.tokens) for each in draft.written)  # nothing is lost on the way
+    for blank, fill in zip(one.window.blanks, fills, strict=True):
         assert blank.holds(ALPHABET.spell(fill))
         assert not blank.least or ALPHABET.says[fill].any()
 
