@@ -53,6 +53,7 @@ def network(seed=3, std=0.3):
 
 
 NETWORK = network()
+ALPHABET = Engine(NETWORK, TOKENIZER).alphabet
 MODELS = {shape: Model(NETWORK, TOKENIZER, "toy", shape=shape) for shape in (ALONE, FOUR)}
 
 
@@ -148,7 +149,7 @@ LITERALS = st.sampled_from(
 PARTS = st.lists(st.tuples(LITERALS, BLANKS), min_size=1, max_size=5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(parts=PARTS, end=LITERALS, seed=st.integers(0, 9), n=st.sampled_from([1, 3]))
 def test_bounds_hold_whatever_the_network_says(parts, end, seed, n):
     text = "".join(literal + blank for literal, blank in parts) + end
@@ -159,6 +160,42 @@ def test_bounds_hold_whatever_the_network_says(parts, end, seed, n):
             assert blank.holds(fill)
             assert not blank.least or any(map(str.isalnum, fill)) or "$" in fill
         assert np.isfinite(each.scores).all()
+
+
+WANTS = {
+    "begin": ALPHABET.begins,
+    "go on": ALPHABET.goes_on,
+    "marks": ALPHABET.mark | ALPHABET.closes,
+    "spaces": ALPHABET.space,
+    "end": np.arange(V.rows) == V.sep,
+    "anything": np.ones(V.rows, bool),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    parts=PARTS,
+    end=LITERALS,
+    wants=st.sampled_from(sorted(WANTS)),
+    tokens=st.sampled_from([None, 1, 7]),
+    rng=st.randoms(use_true_random=False),
+)
+def test_bounds_hold_for_a_network_that_wants_one_sort_of_tokens(parts, end, wants, tokens, rng):
+    """The likelihoods of ends are at random, time is up at any moment."""
+    one = Candidate(window("".join(map("".join, parts)) + end, tokens=tokens), model().engine)
+    draft, rules = one.draft, one.engine.rules.numpy()
+    while not draft.done:
+        draft.read = len(draft.text)
+        draft.hurried |= rng.random() < 0.02
+        allowed = rules[draft.rule()].copy()
+        allowed[draft.forbidden()] = False
+        liked = np.flatnonzero(allowed & WANTS[wants])
+        draft.take(int(rng.choice(liked if len(liked) else np.flatnonzero(allowed))), -1.0, -9 * rng.random())
+    fills = one.by_blank()[0]
+    assert sum(map(len, fills)) == sum(len(each.tokens) for each in draft.written)  # nothing is lost on the way
+    for blank, fill in zip(one.window.blanks, fills, strict=True):
+        assert blank.holds(ALPHABET.spell(fill))
+        assert not blank.least or ALPHABET.says[fill].any()
 
 
 @settings(max_examples=12, deadline=None)
