@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,11 +92,22 @@ def test_closed_full_and_broken_streams(line, wanted, lines, place, folder):
     assert len(printed) == ("head" in line or "cat" in line)
 
 
+@contextmanager
+def heeding_interrupts():
+    """Tests that run in the background ignore SIGINT, and so would the processes they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2, 0.4, 0.8, 1.6])
 def test_ctrl_c_in_the_first_moments(seconds, place, folder):
     """Whatever is being imported so long after the first library was loaded: 130 and one line."""
     command = [sys.executable, "-m", "ddot", "infill", "--quiet", "--input", "-", "--output", "-", "--model", folder]
-    process = subprocess.Popen(command, env=ENVIRONMENT, cwd=place, stdin=-1, stdout=-1, stderr=-1)
+    with heeding_interrupts():
+        process = subprocess.Popen(command, env=ENVIRONMENT, cwd=place, stdin=-1, stdout=-1, stderr=-1)
     while "torch" not in Path(f"/proc/{process.pid}/maps").read_text():
         time.sleep(0.01)
     time.sleep(seconds)

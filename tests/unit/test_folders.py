@@ -98,7 +98,7 @@ def test_the_embedded_config_is_read_and_written_as_it_is():
     assert config.gap_lengths
     written = config_to_json(config)
     assert {name: written[name] for name in stored} == stored
-    assert (config.planner, config.order) == ("text", "left-to-right")  # what it was trained for
+    assert (config.planner, config.order) == ("text", "outline")  # what it was trained for
 
 
 def test_no_file_is_a_pickle_and_none_is_ever_unpickled(model, tokenizer, tmp_path, monkeypatch):

@@ -273,5 +273,5 @@ def test_nats_of_words_and_end_are_what_writing_them_costs():
     lengths[one.view.after[0]] = len(fill)
     words, ends = after_outline(NETWORK, [Prompted(one.view.prompt, lengths, fill, 0, (), ())])
     ((chances,),) = [result_of(_forced(one, [fill], model().engine))]
-    assert words.total + ends.total == pytest.approx(-sum(chances), rel=1e-4)
-    assert (words.tokens, ends.tokens) == (len(fill), 1)
+    assert words[0] + ends[0] == pytest.approx(-sum(chances), rel=1e-4)
+    assert (words[1], ends[1]) == (len(fill), 1)
