@@ -19,7 +19,7 @@ from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
-from ddot.infill.template import parse
+from ddot.infill.template import free, parse
 from ddot.infill.view import view
 from ddot.infill.writing import Candidate, Line, Slot, _forced, drawn, judge, write
 from ddot.methods.layout import in_line
@@ -237,6 +237,26 @@ def test_free_words_stay_in_order_and_something_is_added():
         assert all(any(word == each.strip(".,;:!?") for each in words) for word in ("lamp", "hall", "door"))
 
 
+def test_a_free_text_gets_something_where_that_is_likeliest():
+    template = free("lamp hall door")
+    seen = Window(view(template, TOKENIZER, located=False), template.blanks, row_keys(0, 1), Settings())
+    draft = Candidate(seen, model().engine).draft
+    draft.read = len(draft.text)
+    for number, place in enumerate(sorted(draft.asks)):
+        assert not draft.look(place, -0.5 if number == 2 else -0.1)  # each would rather stay empty
+    assert (draft.done, draft.now, draft.read) == (False, 2, len(draft.text) - 1)
+    assert draft.look(draft.read, -0.5)
+
+
+@torch.no_grad()
+def test_candidates_draw_numbers_of_their_own():
+    engine, texts = model().engine, set()
+    for key in (row_keys(0, 1), row_keys(1, 1)):
+        windows = [dataclasses.replace(window("The ___{6} hall", draw=draw), key=key) for draw in range(1, 5)]
+        texts |= {ALPHABET.spell(each.tokens[0]) for each in result_of(write(windows, engine))}
+    assert len(texts) >= 6
+
+
 def test_a_fill_begins_with_the_letters_given():
     for letters in ("la", "stoo", "Nobo"):
         request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=None), begin=letters)
@@ -249,6 +269,15 @@ def test_words_to_be_avoided_do_not_come():
     for each in model().infill("The ___ hall ___{3}", n=3, avoid=["a", "lamp", "the", "door"]):
         words = " ".join(each.fills).lower().split()
         assert not {"a", "lamp", "the", "door"} & {word.strip(".,;:!?\"'") for word in words}
+
+
+def test_a_token_that_repeats_the_last_or_completes_what_is_avoided_is_forbidden():
+    one = Candidate(window("The ___ hall"), model().engine, banned=((5, 6), (7,), (6, 5, 8)))
+    before = one.draft.text[-1]
+    assert {before, 7} <= set(one.draft.forbidden())
+    for token, wanted in ((5, {5, 6, 7}), (9, {9, 7}), (6, {6, 7}), (5, {5, 6, 7, 8})):
+        one.draft.take(token, -1.0, -1.0)
+        assert set(one.draft.forbidden()) == wanted
 
 
 def test_draws_have_the_chances_of_the_nucleus():
