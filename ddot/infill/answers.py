@@ -167,8 +167,7 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
         mine = fills[len(attempt.raw) :][: len(window.blanks)]
         raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=True)]
         tokens = [[engine.tokenizer.encode(each) for each in raw]]
-        written = engine.writes_for(request.settings)
-        (filled,) = yield from (judge([window], tokens, engine) if written else engine.judge([window], tokens))
+        (filled,) = yield from (judge([window], tokens, engine) if engine.writes else engine.judge([window], tokens))
         attempt.take(filled, raw)
     return _unlocked(attempt.answer.infill, request)
 
@@ -176,12 +175,9 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
 def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
     """The answers to all requests, best first; they always include the one that n = 1 gives."""
     start = time.perf_counter()
-    found: dict[int, Answers] = {}
-    for fill, writes in ((_written, True), (_attempted, False)):
-        mine = [index for index, request in enumerate(requests) if engine.writes_for(request.settings) == writes]
-        found |= zip(mine, (yield from fill([requests[index] for index in mine], engine)), strict=True)
+    found = yield from (_written if engine.writes else _attempted)(requests, engine)
     seconds = time.perf_counter() - start
-    return [_finished(request, found[index], seconds) for index, request in enumerate(requests)]
+    return [_finished(*each, seconds) for each in zip(requests, found, strict=True)]
 
 
 def _finished(request: Request, found: Answers, seconds: float) -> Answers:

@@ -296,9 +296,14 @@ class Engine:
     def tells_lengths(self) -> bool:
         return self.model.room_head is not None
 
-    def writes_for(self, settings: Settings) -> bool:
+    @property
+    def writes(self) -> bool:
         """Whether blanks are written (`infill.writing`), not planned and revealed."""
-        return self.model.config.order == "outline" and settings.terminal is None
+        return self.model.config.order == "outline"
+
+    def moved(self, window: Window, fills: Sequence[Tokens]) -> Steps[None]:
+        """The states in which slots with given words, written before, find their places."""
+        yield from self._sample([replace(self.sample(window, [len(fill) for fill in fills]), forced=fills)])
 
     def is_loose(self, view: View) -> bool:
         """Whether marks stand apart from words in this text itself; only then may they in what is filled in."""

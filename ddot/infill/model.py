@@ -126,7 +126,7 @@ class Model:
             )
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
-        if self.engine.writes_for(how):
+        if self.engine.writes:
             request = self.request(template, replace(how, n=1), free)
             steps = inside(self._computing, answers.answers([request], self.engine))
             return self._shown(steps, seen)
@@ -161,7 +161,7 @@ class Model:
         return [dict(sorted(count.items())) for count in counts]
 
     def _drawn(self, request: Request, times: int) -> Iterable[Answer]:
-        if self.engine.writes_for(request.settings):
+        if self.engine.writes:
             return result_of(inside(self._computing, answers.drawn(request, times, self.engine)))
         request = replace(request, settings=replace(request.settings, temperature=0.0))
         attempts = (Attempt(request, draw) for draw in range(1, times + 1))

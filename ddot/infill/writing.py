@@ -496,7 +496,13 @@ def _plainly(
 
 
 def shown(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[None]:
-    """A written window as states of the reverse process: slots laid out, revealed from the left in every blank."""
+    """A written window as states of the reverse process: slots that move, or laid out and revealed from the left.
+
+    Where they move the network decides how; the words are those that were written.
+    """
+    if window.settings.terminal is not None and any(map(len, fills)):
+        yield from engine.moved(window, fills)
+        return
     sample = Sample(window, [len(fill) for fill in fills], from_left=True)
     vocabulary = engine.model.vocabulary
     start = FixedLength().start([sample.example], engine.sample_slots(sample), window.key, vocabulary)

@@ -92,7 +92,7 @@ def _steps(model: Model, request: Request, whole: bool, stop: Sequence[str]) -> 
 def open_word(model: Model, before: str, after: str) -> str:
     """The word that the text before the gap may end inside of; none where the model does not write from the left."""
     engine, found = model.engine, _OPEN_WORD.search(before)
-    if found is None or after[:1].isalnum() or not engine.writes_for(Settings()):
+    if found is None or after[:1].isalnum() or not engine.writes:
         return ""
     letters = found[0]
     tokens = model.tokenizer.encode(" " + letters)
