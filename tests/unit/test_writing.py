@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.core.records import NOT_PROMPT, State
+from ddot.core.gaps import missing_after
+from ddot.core.records import NOT_PROMPT, Example, State
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Prompted
@@ -23,6 +24,7 @@ from ddot.infill.template import free, parse
 from ddot.infill.view import view
 from ddot.infill.writing import Candidate, Line, Slot, _forced, drawn, judge, write
 from ddot.methods.layout import in_line
+from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
 from ddot.network.trunk import left_to_right
@@ -235,6 +237,28 @@ def test_free_words_stay_in_order_and_something_is_added():
         assert len(found.text.split()) > 3
         words = iter(found.text.split())
         assert all(any(word == each.strip(".,;:!?") for each in words) for word in ("lamp", "hall", "door"))
+
+
+def test_a_row_is_laid_out_as_training_lays_out_a_text_of_that_length():
+    """Bounds tell lengths; the outline and the text up to a gap are those of a text with so many tokens missing."""
+    one = Candidate(window("The ___{4} hall was ___{8} lit."), model().engine)
+    told = {gap.after: gap.told for gap in one.gaps}
+    assert list(told.values()) == [5, 10]
+    given = one.window.view.prompt.example
+    tokens = np.concatenate([[token, *[9] * told.get(place, 0)] for place, token in enumerate(given.tokens)])
+    is_prompt = np.concatenate([[True, *[False] * told.get(place, 0)] for place in range(len(given.tokens))])
+    hint = np.full(len(tokens), NOT_PROMPT)
+    hint[is_prompt] = given.hints
+    slots = Outline(3.0).prepare(
+        [Example(tokens, is_prompt, hint, missing_after(is_prompt))],
+        len(tokens),
+        np.zeros(1, np.float32),
+        row_keys(0, 1),
+        V,
+    )
+    mine = [*one.outline, *one.next_slots]
+    trained = zip(slots.x_0[0].tolist(), slots.gap_length[0].tolist(), slots.hint[0].tolist(), strict=True)
+    assert mine == list(itertools.starmap(Slot, trained))[: len(mine)]
 
 
 def test_a_free_text_gets_something_where_that_is_likeliest():
