@@ -76,8 +76,8 @@ def answers() -> str:
             f"are {best('1bw-block')} on news and {best('yelp-block')} on reviews.",
             f"- **How good is the product?** ROUGE-1 {stories['rouge1']:.1f} on {stories['items']} ROCStories without "
             f"being told the length ({told['rouge1']:.1f} told), where the published DiffuGPT small has 13.7 and "
-            f"medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words; its base, which "
-            f"sees only the text before the blank, {people['base']:.2f}.",
+            f"medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words, the length not "
+            f"told; its base, which sees only the text before the blank, {people['base']:.2f}.",
             f"- **Does the paper's claim hold here?** Half of it, after 300 s of training each. DDOT-U minus PoP: "
             f"{apart('pop', 'bleu4')} BLEU-4 on news and reviews; minus LC: {apart('lc', 'bleu4')}, with "
             f"{apart('lc', 'success')} points of success. DDOT-T, our start, beats LC: "
