@@ -12,11 +12,12 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
-from ddot.infill.template import Template, avoided
+from ddot.infill.template import Template, avoided, lock
 from ddot.infill.view import SLOTS, raw_fill, view, window
-from ddot.infill.writing import CANDIDATES, WARMER, judge, shown, write
+from ddot.infill.writing import CANDIDATES, WARMER, forced, judge, shown, write
 
 _QUICKLY, _NARROW = 0.5, 48  # seconds within which the network reads only so many slots: a pass takes half the time
+_CLOSED = 0.2  # chance of an end at once below which a gap of a free text is opened
 _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alternatives differ
 
 
@@ -175,6 +176,8 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
 def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
     """The answers to all requests, best first; they always include the one that n = 1 gives."""
     start = time.perf_counter()
+    if engine.writes:
+        requests = yield from _located(requests, engine)
     found = yield from (_written if engine.writes else _attempted)(requests, engine)
     seconds = time.perf_counter() - start
     return [_finished(*each, seconds) for each in zip(requests, found, strict=True)]
@@ -186,6 +189,27 @@ def _finished(request: Request, found: Answers, seconds: float) -> Answers:
     kept = [each for each in found.best if not any(map(pattern.search, each.infill.fills))]
     kept.sort(key=lambda each: -each.infill.score)
     return replace(found, best=[replace(a, infill=_unlocked(a.infill, request)) for a in kept], seconds=seconds)
+
+
+def _located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]:
+    """Free texts with their gaps located: those that the network would rather not leave empty, or the likeliest one.
+
+    Writing into located gaps, with an outline that shows them, reads far better than deciding on the way.
+    """
+    located = []
+    for request in requests:
+        if not request.located:
+            attempt, ends = Attempt(request, 0), list[float]()
+            while not attempt.done:
+                window = attempt.window(engine.tokenizer)
+                nothing = [np.zeros(0, np.int64) for _ in window.blanks]
+                ends += [sum(each) for each in (yield from forced(window, nothing, engine))]
+                attempt.take(Filled(nothing, [0.0 for _ in nothing], 0.0), ["" for _ in nothing])
+            bar, rest = max(np.log(_CLOSED), min(ends, default=0.0)), iter(ends)
+            fills = tuple((None if next(rest) <= bar else "") if each is None else each for each in request.locked)
+            request = replace(request, template=lock(request.whole, fills), locked=fills, located=True)
+        located.append(request)
+    return located
 
 
 def _written(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:

@@ -367,7 +367,7 @@ def judge(windows: Sequence[Window], fills: Sequence[Sequence[Tokens]], engine: 
     """The scores of given fills, as if they had been written. One forward pass each, and one for what comes after."""
     found = []
     for window, mine in zip(windows, fills, strict=True):
-        found.append((yield from _forced(window, mine, engine)))
+        found.append((yield from forced(window, mine, engine)))
     ahead = yield from _ahead(windows, fills, engine)
     return [
         Filled(list(mine), [score_of(*each) for each in zip(chances, after, strict=True)], 0.0)
@@ -375,7 +375,7 @@ def judge(windows: Sequence[Window], fills: Sequence[Sequence[Tokens]], engine: 
     ]
 
 
-def _forced(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[list[list[float]]]:
+def forced(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[list[list[float]]]:
     """For each blank the log-probabilities of its tokens and its end."""
     candidate, sep = Candidate(window, engine), engine.model.vocabulary.sep
     slots, at, targets, parts = list(candidate.outline), [], [], []

@@ -141,7 +141,7 @@ def test_a_public_address_without_a_key_is_warned_of(folder):
             lines.append(process.stderr.readline())
         assert "is at http://0.0.0.0" in lines[-1]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=90)
 
 
 def test_the_key_is_read_from_a_file(folder, tmp_path):

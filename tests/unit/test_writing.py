@@ -22,7 +22,7 @@ from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import free, parse
 from ddot.infill.view import view
-from ddot.infill.writing import Candidate, Line, Slot, _forced, drawn, judge, write
+from ddot.infill.writing import Candidate, Line, Slot, drawn, forced, judge, write
 from ddot.methods.layout import in_line
 from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -325,6 +325,6 @@ def test_nats_of_words_and_end_are_what_writing_them_costs():
     lengths = np.zeros(len(one.view.prompt), np.int64)
     lengths[one.view.after[0]] = len(fill)
     words, ends = after_outline(NETWORK, [Prompted(one.view.prompt, lengths, fill, 0, (), ())])
-    ((chances,),) = [result_of(_forced(one, [fill], model().engine))]
+    ((chances,),) = [result_of(forced(one, [fill], model().engine))]
     assert words[0] + ends[0] == pytest.approx(-sum(chances), rel=1e-4)
     assert (words[1], ends[1]) == (len(fill), 1)
