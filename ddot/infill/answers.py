@@ -207,7 +207,9 @@ def _located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]
                 attempt.take(Filled(nothing, [0.0 for _ in nothing], 0.0), ["" for _ in nothing])
             bar, rest = max(np.log(_CLOSED), min(ends, default=0.0)), iter(ends)
             fills = tuple((None if next(rest) <= bar else "") if each is None else each for each in request.locked)
-            request = replace(request, template=lock(request.whole, fills), locked=fills, located=True)
+            template = lock(request.whole, fills)
+            blanks = tuple(replace(blank, least=max(1, blank.least)) for blank in template.blanks)
+            request = replace(request, template=replace(template, blanks=blanks), locked=fills, located=True)
         located.append(request)
     return located
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -235,8 +236,8 @@ def test_free_words_stay_in_order_and_something_is_added():
     for shape in MODELS:
         (found,) = model(shape).infill("lamp hall door", free=True)
         assert len(found.text.split()) > 3
-        words = iter(found.text.split())
-        assert all(any(word == each.strip(".,;:!?") for each in words) for word in ("lamp", "hall", "door"))
+        words = iter(re.findall(r"\w+", found.text))  # a fill may begin with a mark
+        assert all(any(word == each for each in words) for word in ("lamp", "hall", "door"))
 
 
 def test_a_row_is_laid_out_as_training_lays_out_a_text_of_that_length():
