@@ -140,7 +140,7 @@ def test_a_public_address_without_a_key_is_warned_of(folder):
             assert "--api-key-file" in lines[0]
             lines.append(process.stderr.readline())
         assert "is at http://0.0.0.0" in lines[-1]
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.communicate(timeout=90)
 
 
