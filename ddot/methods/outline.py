@@ -40,9 +40,9 @@ END = 3  # a kind of slot: the given token after a gap, before which the gap's e
 
 @dataclass(frozen=True)
 class Outline:
-    """`width`: slots of a row as a multiple of L; longer rows lose their end. Width 1: no outline, plain text.
+    """`width`: slots of a row as a multiple of L; longer rows lose their end. `plain`: texts without an outline.
 
-    Plain text is next-token prediction. It keeps what the base knows, and makes a judge of whole texts.
+    Plain rows are next-token prediction: they keep what the base knows, and make a judge of whole texts.
     """
 
     width: float = 1.75
