@@ -831,7 +831,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("words that may be avoided", "for *before, last in self.banned if", "for *before, last in () if"),
             ("letters that are forgotten", "return self.alphabet.spelling_on(self.begin[len(there) :])", "return []"),
             ("text that is left behind", "del self.text[-taken:], self.lengths[-taken:]", "pass"),
-            ("a free text without a word of its own", "if any(each.tokens for each in self.written):", "if True:"),
         ],
     ),
     (

@@ -263,7 +263,7 @@ def _next_numbers(window: Window, n: int, found: dict[int, Filled], engine: Engi
 
 def _alone(window: Window) -> int:
     """The number of candidates from which the answer of n = 1 is chosen."""
-    return CANDIDATES if window.varies and window.seconds is None and not window.view.prompt.free else 1
+    return CANDIDATES if window.varies and window.seconds is None else 1
 
 
 def _best(found: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:

@@ -104,10 +104,7 @@ class Written:
 
 
 class Draft:
-    """A text of given tokens with gaps, written up to somewhere. The reader keeps `read` and calls `take`.
-
-    `free`: any gap may stay empty, and the text goes on until the network wants to say something in one.
-    """
+    """A text of given tokens with gaps, written up to somewhere. The reader keeps `read` and calls `take`."""
 
     def __init__(
         self,
@@ -115,69 +112,33 @@ class Draft:
         gaps: Sequence[Gap],
         alphabet: Alphabet,
         sep: int,
-        free: bool = False,
         loose: bool = False,
         begin: str = "",
         banned: Sequence[Sequence[int]] = (),
     ):
         self.given, self.gaps, self.alphabet, self.sep = given, gaps, alphabet, sep
-        self.free, self.loose, self.banned = free, loose, banned
+        self.loose, self.banned = loose, banned
         self.begin = " " + begin if begin else ""
         self.written = [Written() for _ in gaps]
         self.closed = 0 if all(gap.told != UNKNOWN_LENGTH for gap in gaps) else UNKNOWN_LENGTH
         self.text: list[int] = []
         self.lengths: list[int] = []  # what the network is told at each token of the text
-        self.asks: dict[int, int] = {}  # where a prediction is wanted: place in the text → gap
         self.read = self.placed = 0
         self.now = -1  # the gap being written
         self.hurried = self.done = False
-        self.forced = False  # a free gap that was opened must hold something
         self.draws = 0
         self._advance()
 
     def _advance(self) -> None:
-        """Place the given tokens up to the next gap; where gaps may stay empty, up to the last one."""
+        """Place the given tokens up to the next gap."""
         self.now += 1
-        self.forced = not self.free
         self.done = self.now == len(self.gaps)
-        for number in range(self.now, len(self.gaps) if self.free else min(self.now + 1, len(self.gaps))):
-            gap = self.gaps[number]
+        if not self.done:
+            gap = self.gaps[self.now]
             self.text += self.given[self.placed : gap.after + 1]
             self.lengths += [self.closed] * (len(self.text) - len(self.lengths))
             self.lengths[-1] = gap.told
             self.placed = gap.after + 1
-            self.asks[len(self.text) - 1] = number
-
-    def back_to(self, place: int, number: int) -> None:
-        """Take back all text after a place, to write gap `number` there."""
-        del self.text[place + 1 :], self.lengths[place + 1 :]
-        self.asks = {at: gap for at, gap in self.asks.items() if at <= place}
-        self.read, self.now, self.placed = min(self.read, place + 1), number, self.gaps[number].after + 1
-
-    def look(self, place: int, end: float) -> bool:
-        """Whether a token is to be chosen after a place of the text just read, `end` being the log-chance of none.
-
-        Only where gaps may stay empty is the answer ever no. A text to which nothing would be added gets something
-        where that is likeliest.
-        """
-        number = self.asks[place]
-        if self.forced:
-            return True
-        self.now = number
-        if end < np.log(0.5):
-            self.back_to(place, number)
-            self.forced = True
-            return True
-        self.written[number] = Written(ends=[end])
-        if number == len(self.gaps) - 1:
-            if any(each.tokens for each in self.written):
-                self.done = True
-            else:
-                likeliest = int(np.argmin([each.ends[0] for each in self.written]))
-                at = next(at for at, gap in self.asks.items() if gap == likeliest)
-                self.back_to(at, likeliest)
-                self.read, self.forced = at, True
-        return False
 
     @property
     def most(self) -> int:
@@ -195,8 +156,7 @@ class Draft:
         blank = gap.blank
         kind = (_LOOSE if self.loose else _COUNTED) * blank.counted
         if not tokens:
-            needed = blank.least > 0 or self.free
-            if not needed:
+            if not blank.least:
                 return gap.first + kind + RULES
             first = FIRST_APART if blank.counted and gap.first == FIRST_AFTER_WORD else gap.first
             return first + (kind or _WORDS)
@@ -239,11 +199,9 @@ class Draft:
             here.chances.append(chance)
             self.text.append(token)
             self.lengths.append(UNKNOWN_LENGTH)
-            self.asks[len(self.text) - 1] = self.now
             return
         if end < _LIKELY and self._rule() == NOTHING + RULES:
             self._cut(here)
-        self.back_to(len(self.text) - 1, self.now)
         self._advance()
 
     def _cut(self, here: Written) -> None:
@@ -264,6 +222,7 @@ class Draft:
         here.end_at(best)
         if taken:
             del self.text[-taken:], self.lengths[-taken:]
+            self.read = min(self.read, len(self.text))
 
     def unread(self) -> Iterator[tuple[int, int]]:
         """(token, told gap length) of what is written and not read yet."""

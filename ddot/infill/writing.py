@@ -6,7 +6,7 @@ that share the reading up to the first gap: on a CPU six rows of one token take 
 """
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -112,7 +112,6 @@ class Candidate:
             self.gaps,
             engine.alphabet,
             engine.model.vocabulary.sep,
-            free=view.prompt.free,
             loose=engine.is_loose(view),
             begin=window.begin,
             banned=(*engine.spellings(tuple(window.settings.avoid)), *banned),
@@ -144,11 +143,10 @@ class Candidate:
         """What is to be read before the next choice."""
         return [Slot(*each) for each in self.draft.unread()]
 
-    def take_read(self, count: int) -> list[int]:
-        """So many tokens of the text are read; the places among them where a prediction is wanted."""
-        draft = self.draft
-        before, draft.read = draft.read, draft.read + count
-        return [place for place in range(before, draft.read) if place in draft.asks]
+    def take_read(self, count: int) -> bool:
+        """Note that `count` tokens of the text were read; whether a token is to be chosen after the last of them."""
+        self.draft.read += count
+        return count > 0 and self.draft.read == len(self.draft.text)
 
     def by_blank(self) -> tuple[list[Tokens], list[list[float]]]:
         """For each blank its tokens and the log-probabilities of its predictions."""
@@ -288,54 +286,34 @@ class _Batch:
 
     def _choose(self, hidden: Float[Tensor, "B width d"], counts: Sequence[int]) -> None:
         """Let every row whose next token is wanted choose it."""
-        model, width = self.engine.model, hidden.shape[1]
-        asked = [
-            (row, width - each.draft.read + place, place)
-            for row, (each, count) in enumerate(zip(self.rows, counts, strict=True))
-            for place in each.take_read(count)
-        ]
-        if self.alone:
-            at = [(row, slot) for row, slot, _ in asked]
-        else:  # the same shape whatever is asked
-            at = [(row, width - 1) for row in range(len(hidden))]
-        if not at:
-            return
-        of_row, slot = torch.tensor(at, device=hidden.device).T
-        logits = model.logits(hidden[of_row, slot]).float()
+        model = self.engine.model
+        asked = [row for row, (each, count) in enumerate(zip(self.rows, counts, strict=True)) if each.take_read(count)]
+        logits = model.logits(hidden[:, -1].contiguous()).float()  # the same shape whatever is asked
         total = logits.logsumexp(-1)
         ends = (logits[:, model.vocabulary.sep] - total).tolist()
-        reads = [each.draft.read for each in self.rows]
-        choosing: dict[int, int] = {}  # row → number among the logits
-        for number, (row, _, place) in enumerate(asked):
-            number = number if self.alone else row
-            if row not in choosing and self.rows[row].draft.look(place, ends[number]):
-                choosing[row] = number
-        tokens, chances = self._drawn(logits, total, of_row, choosing)
-        for row, number in choosing.items():
-            self.rows[row].draft.take(tokens[number], chances[number], ends[number])
-        here, new = list(choosing), [tokens[number] for number in choosing.values()]
-        self.tired[here, new] = self.engine.fresh.cost[new]
-        for row, (each, read) in enumerate(zip(self.rows, reads, strict=True)):
-            if each.draft.read < read:
-                self.line.forget(row, each.offset + each.draft.read)
+        tokens, chances = self._drawn(logits, total, asked)
+        for row in asked:
+            draft = self.rows[row].draft
+            read = draft.read
+            draft.take(tokens[row], chances[row], ends[row])
+            if draft.read < read:
+                self.line.forget(row, self.rows[row].offset + draft.read)
+        new = [tokens[row] for row in asked]
+        self.tired[asked, new] = self.engine.fresh.cost[new]
 
     def _drawn(
-        self,
-        logits: Float[Tensor, "M V"],
-        total: Float[Tensor, "M"],
-        of_row: Int[Tensor, "M"],
-        choosing: Mapping[int, int],
+        self, logits: Float[Tensor, "B V"], total: Float[Tensor, "B"], asked: Sequence[int]
     ) -> tuple[list[int], list[float]]:
-        """(tokens, their log-probabilities), within the rules of each row that chooses."""
+        """(tokens, their log-probabilities) of all rows; within their rules for those `asked`."""
         heat, u = np.zeros((len(logits), 2)), np.zeros(len(logits), np.float32)
         which, forbidden, only = [NOTHING + RULES] * len(logits), [], []
-        for row, number in choosing.items():
+        for row in asked:
             each, draft = self.rows[row], self.rows[row].draft
-            heat[number] = each.heat, each.top_p
-            u[number] = uniform(fold(each.key, draft.draws), 1)[0, 0]
-            which[number] = draft.rule()
-            forbidden += [(number, token) for token in draft.forbidden()]
-            only += [(number, token) for token in draft.only()]
+            heat[row] = each.heat, each.top_p
+            u[row] = uniform(fold(each.key, draft.draws), 1)[0, 0]
+            which[row] = draft.rule()
+            forbidden += [(row, token) for token in draft.forbidden()]
+            only += [(row, token) for token in draft.only()]
         allowed = self.engine.rules[which, : logits.shape[1]]
         if forbidden:
             allowed[tuple(torch.tensor(forbidden).T)] = False
@@ -343,7 +321,7 @@ class _Batch:
             begun = torch.tensor(only).T
             allowed[begun[0]] = False
             allowed[tuple(begun)] = True
-        scores = (logits - self.tired[of_row, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
+        scores = (logits - self.tired[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
         tokens, where = scores.argmax(-1), torch.from_numpy(u).to(logits.device)
         for temperature, top_p in sorted({(t, p) for t, p in heat.tolist() if t > 0}):
             here = torch.from_numpy((heat == (temperature, top_p)).all(1)).to(logits.device)
@@ -443,10 +421,10 @@ def _ahead(
 ) -> Steps[list[list[list[float]]]]:
     """For each blank the log-probabilities of the given tokens after it, in the filled text read as plain text.
 
-    Texts under a time limit, or with blanks everywhere, do without.
+    Texts under a time limit do without.
     """
     shape = engine.shape
-    judged = [i for i, window in enumerate(windows) if window.seconds is None and not window.view.prompt.free]
+    judged = [i for i, window in enumerate(windows) if window.seconds is None]
     texts = {i: _with_text_after(windows[i], fills[i], engine.model.vocabulary.sep) for i in judged}
     found: dict[_Filled, dict[int, list[float]]] = {}
     families = _alike(dict.fromkeys(texts.values()), lambda text: text.view)

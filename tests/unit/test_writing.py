@@ -21,7 +21,7 @@ from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
-from ddot.infill.template import free, parse
+from ddot.infill.template import parse
 from ddot.infill.view import view
 from ddot.infill.writing import Candidate, Line, Slot, drawn, forced, judge, write
 from ddot.methods.layout import in_line
@@ -260,17 +260,6 @@ def test_a_row_is_laid_out_as_training_lays_out_a_text_of_that_length():
     mine = [*one.outline, *one.next_slots]
     trained = zip(slots.x_0[0].tolist(), slots.gap_length[0].tolist(), slots.hint[0].tolist(), strict=True)
     assert mine == list(itertools.starmap(Slot, trained))[: len(mine)]
-
-
-def test_a_free_text_gets_something_where_that_is_likeliest():
-    template = free("lamp hall door")
-    seen = Window(view(template, TOKENIZER, located=False), template.blanks, row_keys(0, 1), Settings())
-    draft = Candidate(seen, model().engine).draft
-    draft.read = len(draft.text)
-    for number, place in enumerate(sorted(draft.asks)):
-        assert not draft.look(place, -0.5 if number == 2 else -0.1)  # each would rather stay empty
-    assert (draft.done, draft.now, draft.read) == (False, 2, len(draft.text) - 1)
-    assert draft.look(draft.read, -0.5)
 
 
 @torch.no_grad()
