@@ -26,9 +26,10 @@ def row_keys(seed: int, rows: int, first: int = 0) -> UInt64[np.ndarray, "rows"]
     return fold(fold(numbers, 0x0D07) ^ mix(np.array([seed & _WORD], np.uint64)), 1)
 
 
-def fold(keys: UInt64[np.ndarray, "rows"], word: int) -> UInt64[np.ndarray, "rows"]:
-    """New keys for a purpose or step `word`, independent of the old ones."""
-    return mix(mix(keys + _GOLDEN) ^ np.array([word & _WORD], np.uint64) * _GOLDEN)
+def fold(keys: UInt64[np.ndarray, "rows"], word: int | UInt64[np.ndarray, "rows"]) -> UInt64[np.ndarray, "rows"]:
+    """New keys for a purpose or step `word`, or for one of each row, independent of the old ones."""
+    words = np.array([word & _WORD], np.uint64) if isinstance(word, int) else word
+    return mix(mix(keys + _GOLDEN) ^ words * _GOLDEN)
 
 
 def uniform(keys: UInt64[np.ndarray, "rows"], n: int) -> Float32[np.ndarray, "rows n"]:

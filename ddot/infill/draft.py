@@ -87,11 +87,16 @@ def _told(blank: Blank) -> int:
 
 @dataclass
 class Written:
-    """What stands in a gap: tokens, their log-probabilities and, before each and at the end, that of ending there."""
+    """What stands in a gap: tokens, their log-probabilities and, before each and at the end, that of ending there.
+
+    `words` and `says` (whether there is a word, not only marks) are counted on the way.
+    """
 
     tokens: list[int] = field(default_factory=list)
     chances: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
+    words: int = 0
+    says: bool = False
 
     def end_at(self, length: int) -> None:
         self.tokens, self.chances = self.tokens[:length], self.chances[:length]
@@ -162,8 +167,8 @@ class Draft:
             return first + (kind or _WORDS)
         if alphabet.space[tokens[-1]]:
             return GLUED
-        words = self._words(tokens)
-        missing = max(blank.least - words, 0 if self._says(tokens) else 1)
+        words = self.written[self.now].words
+        missing = max(blank.least - words, 0 if self.written[self.now].says else 1)
         left = self.most - len(tokens)
         if left <= missing:
             return BEGIN if missing else NOTHING + RULES
@@ -195,6 +200,8 @@ class Draft:
         here.ends.append(end)
         self.draws += 1
         if token != self.sep:
+            here.words += not here.tokens or bool(self.alphabet.begins[token])
+            here.says |= bool(self.alphabet.says[token])
             here.tokens.append(token)
             here.chances.append(chance)
             self.text.append(token)

@@ -73,7 +73,7 @@ class Shape:
 _A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
 _FEWEST = 3  # steps of a text under a time limit: in fewer tokens there is often nothing to say
 ALONE = Shape()
-GPU = Shape(rows=64, multiple=32, portion=256)
+GPU = Shape(rows=64, multiple=64, portion=256)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -46,8 +46,7 @@ def score_of(chances: Sequence[float], ahead: Sequence[float]) -> float:
     return own + AHEAD_WEIGHT * sum(ahead) / max(1, len(ahead))
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """A token to read: what the network is told with it."""
 
     token: int
@@ -67,16 +66,14 @@ class Line:
 
     def read(self, rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int) -> Float[Tensor, "B width d"]:
         """The hidden vectors of the next slots of each row, which end at the right; `places`: that of the first."""
-        shape = (len(rows), width)
-        x, hint = np.full(shape, self.model.vocabulary.pad), np.full(shape, NOT_PROMPT)
-        length, units, seen = np.full(shape, UNKNOWN_LENGTH), np.zeros(shape, np.float32), np.zeros(shape, bool)
-        for row, (slots, place) in enumerate(zip(rows, places, strict=True)):
-            here = slice(width - len(slots), width)
-            x[row, here] = [slot.token for slot in slots]
-            hint[row, here] = [slot.hint for slot in slots]
-            length[row, here] = [slot.length for slot in slots]
-            units[row, here] = np.arange(place, place + len(slots))
-            seen[row, here] = True
+        counts = np.array([len(slots) for slots in rows])[:, None]
+        place = np.arange(width) + counts - width  # in the new slots of its row; below 0: padding
+        seen = place >= 0
+        x, hint = np.full(seen.shape, self.model.vocabulary.pad), np.full(seen.shape, NOT_PROMPT)
+        length = np.full(seen.shape, UNKNOWN_LENGTH)
+        if flat := [slot for slots in rows for slot in slots]:
+            x[seen], length[seen], hint[seen] = zip(*flat, strict=True)
+        units = np.where(seen, place + np.array(places)[:, None], 0).astype(np.float32)
         device = self.x.device
         self.x, self.hint, self.gap_length, self.units = (
             torch.cat([old, torch.from_numpy(new).to(device)], 1)
@@ -310,10 +307,12 @@ class _Batch:
         for row in asked:
             each, draft = self.rows[row], self.rows[row].draft
             heat[row] = each.heat, each.top_p
-            u[row] = uniform(fold(each.key, draft.draws), 1)[0, 0]
             which[row] = draft.rule()
             forbidden += [(row, token) for token in draft.forbidden()]
             only += [(row, token) for token in draft.only()]
+        if asked:
+            keys = np.concatenate([self.rows[row].key for row in asked])
+            u[asked] = uniform(fold(keys, np.array([self.rows[row].draft.draws for row in asked], np.uint64)), 1)[:, 0]
         allowed = self.engine.rules[which, : logits.shape[1]]
         if forbidden:
             allowed[tuple(torch.tensor(forbidden).T)] = False

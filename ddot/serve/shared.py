@@ -7,6 +7,7 @@ answer is the one it would get alone. A request whose states are watched is fill
 import queue
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from ddot.infill import answers
@@ -16,6 +17,8 @@ from ddot.infill.model import Model
 from ddot.infill.scheduler import inside
 
 _LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
+
+_GATHER = 0.005  # seconds to wait for another request: clients answered together ask again together
 
 Waiting = tuple[Request, "Future[Answers]"]
 
@@ -56,8 +59,9 @@ class Shared(Model):
     def _work(self) -> None:
         while True:
             batch = [self.waiting.get()]
-            while len(batch) < self.engine.shape.rows and not self.waiting.empty():
-                batch.append(self.waiting.get())
+            with suppress(queue.Empty):
+                while len(batch) < self.engine.shape.rows:
+                    batch.append(self.waiting.get(timeout=_GATHER))
             self._fill([each for each in batch if each[1].set_running_or_notify_cancel()])
 
     def _fill(self, batch: list[Waiting]) -> None:
