@@ -18,7 +18,7 @@ from ddot.infill.scheduler import inside
 
 _LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
 
-_GATHER = 0.005  # seconds to wait for another request: clients answered together ask again together
+_GATHER = 0.03  # seconds to wait for another request after a batch: clients answered together ask again together
 
 Waiting = tuple[Request, "Future[Answers]"]
 
@@ -57,11 +57,13 @@ class Shared(Model):
             yield step
 
     def _work(self) -> None:
+        busy = False
         while True:
             batch = [self.waiting.get()]
             with suppress(queue.Empty):
                 while len(batch) < self.engine.shape.rows:
-                    batch.append(self.waiting.get(timeout=_GATHER))
+                    batch.append(self.waiting.get(timeout=_GATHER) if busy else self.waiting.get_nowait())
+            busy = len(batch) > 1
             self._fill([each for each in batch if each[1].set_running_or_notify_cancel()])
 
     def _fill(self, batch: list[Waiting]) -> None:
