@@ -696,10 +696,14 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("training at the clean positions", "z=interpolate(slots.z_0, slots.z_T, slots.t)", "z=slots.z_0"),
             (
                 "training told no lengths",
-                "gap_length=slots.gap_length,\n        t=slots.t",
-                "gap_length=torch.full_like(slots.gap_length, -1),\n        t=slots.t",
+                "return slots.state(x=x,",
+                "return slots.state(gap_length=torch.full_like(slots.gap_length, -1), x=x,",
             ),
-            ("training told no hints", "hint=slots.hint,", "hint=slots.hint.clamp(max=1),"),
+            (
+                "training told no hints",
+                "return slots.state(x=x,",
+                "return slots.state(hint=slots.hint.clamp(max=1), x=x,",
+            ),
         ],
     ),
     (
@@ -884,8 +888,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "plans that see their answers",
-                "gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),\n            t=slots.t",
-                "gap_length=slots.gap_length,\n            t=slots.t",
+                "gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),",
+                "gap_length=slots.gap_length,",
             ),
             (
                 "plans that see the missing tokens",
@@ -930,8 +934,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("tokens at the true positions", "dataclasses.replace(slots, z_0=z, z_T=z)", "slots"),
             (
                 "a first look that sees the answer",
-                "x=torch.where(slots.kind == PROMPT, slots.x_0, mask)",
-                "x=slots.x_0",
+                "x = torch.where(slots.kind == PROMPT, slots.x_0, mask)",
+                "x = slots.x_0",
             ),
             ("positions that are not used", "z=start.z + model.read(start)[1]", "z=start.z"),
             ("predicted positions that are not projected", "state = project(state)", "project(state)"),
@@ -1023,7 +1027,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, some)", "missing"),
             ("expansion beyond L", "gone.sum(-1, keepdim=True) - surplus)", "L)"),
             ("expansion in the last pass", "[v.mask, v.sep] if passes == 1 else [v.mask]", "[v.mask]"),
-            ("no forced deletion", "| (_rank(delete, masked) < surplus)", "| (delete < 0)"),
+            ("no forced deletion", "| (rank(delete, masked) < surplus)", "| (delete < 0)"),
         ],
     ),
     (
@@ -1032,8 +1036,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "training told how much is missing",
-                "t=torch.zeros_like(slots.t),  # the input is never noisy",
-                "t=slots.t,  #",
+                "slots.state(**columns, t=torch.zeros_like(slots.t))",
+                "slots.state(**columns, t=slots.t)",
             ),
             (
                 "sampling told how much is missing",
@@ -1042,15 +1046,19 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "training with hints that sampling does not give",
-                "hint=torch.where(present, slots.hint.gather(1, kept), NOT_PROMPT)",
-                "hint=torch.where(present, slots.hint.gather(1, kept).clamp(min=UNKNOWN), NOT_PROMPT)",
+                '"hint": (slots.hint, NOT_PROMPT)',
+                '"hint": (slots.hint.clamp(min=UNKNOWN), NOT_PROMPT)',
             ),
             (
                 "lengths left behind by moving tokens",
                 "gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH)",
                 "gap_length=state.gap_length",
             ),
-            ("training told lengths of other slots", "slots.gap_length.gather(1, kept)", "slots.gap_length"),
+            (
+                "training told lengths of other slots",
+                "(slots.gap_length, UNKNOWN_LENGTH)}",
+                "(slots.gap_length.roll(1, 1), UNKNOWN_LENGTH)}",
+            ),
             ("words in gaps that are closed", "return ~closes_after(hint) & ~", "return ~closes_after(hint) | ~"),
             (
                 "a middle that is off by one",
@@ -1061,13 +1069,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("doubt that is not heard", "(none <= self.doubt)", "(none <= 0.5)"),
             (
                 "more tokens than fit",
-                "predicts & (none <= self.doubt) & (rank < left)",
+                "predicts & (none <= self.doubt) & (rank(-none, predicts) < left)",
                 "predicts & (none <= self.doubt)",
             ),
             (
                 "the surest left out",
-                "rank = none.argsort(dim=-1, stable=True)",
-                "rank = none.argsort(dim=-1, descending=True, stable=True)",
+                "(rank(-none, predicts) < left)",
+                "(rank(none, predicts) < left)",
             ),
             (
                 "a separator that may be written",

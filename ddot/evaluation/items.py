@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
+from ddot.core.codes import UNKNOWN
 from ddot.core.gaps import gap_hints
-from ddot.core.records import UNKNOWN, Example, Prompt
+from ddot.core.records import Example, Prompt
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.template import LONGEST, Template, parse, write

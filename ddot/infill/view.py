@@ -9,8 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from ddot.core.codes import UNKNOWN
 from ddot.core.gaps import gap_hints
-from ddot.core.records import UNKNOWN, Example, Prompt
+from ddot.core.records import Example, Prompt
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, FIRST_GLUED
 from ddot.infill.spacing import CLOSERS, closes, opens

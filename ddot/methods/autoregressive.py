@@ -15,19 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import gaps_open_by_hint
-from ddot.core.records import (
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Slots,
-    State,
-    Vocabulary,
-    to_device,
-)
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator
@@ -49,9 +39,7 @@ class Autoregressive:
         predicts, target = targets(slots, model.vocabulary)
         at = predicts.flatten().nonzero()[:, 0]
         sentence = _sentence(slots.kind)
-        state = State(
-            x=slots.x_0,
-            z=slots.z_0,
+        state = slots.state(
             hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # the sentence has no hints about what follows
             gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
             t=torch.zeros_like(slots.t),  # the input is never noisy

@@ -7,22 +7,10 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import missing_after
 from ddot.core.positions import Terminal, clean_positions
-from ddot.core.records import (
-    AFTER,
-    BOTH,
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Slots,
-    State,
-    Vocabulary,
-)
+from ddot.core.records import Example, Slots, State, Vocabulary
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Flags, Keys, Positions, Times
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Int
 
+from ddot.core.codes import NOT_PROMPT
 from ddot.core.projections import clamp_prompt, stay
-from ddot.core.records import NOT_PROMPT, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator, start_at

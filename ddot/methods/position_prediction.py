@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ddot.core.codes import PROMPT
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, stay
-from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.ddot import DDOT
@@ -55,7 +56,7 @@ class PositionPrediction:
 
     @torch.no_grad()
     def placed(self, model: Denoiser, start: State) -> State:
-        """The same slots at the positions predicted for them."""
+        """The same slots at their predicted positions."""
         state = dataclasses.replace(start, z=start.z + model.read(start)[1])
         for project in self.projections:
             state = project(state)
@@ -73,10 +74,5 @@ class PositionPrediction:
 
 def fully_masked(slots: Slots, mask: int) -> State:
     """The slots at t = 1: all but the prompt masked, at the terminal positions."""
-    return State(
-        x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
-        z=slots.z_T,
-        hint=slots.hint,
-        gap_length=slots.gap_length,
-        t=torch.ones_like(slots.t),
-    )
+    x = torch.where(slots.kind == PROMPT, slots.x_0, mask)
+    return slots.state(x=x, z=slots.z_T, t=torch.ones_like(slots.t))

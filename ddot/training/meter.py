@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
-from ddot.core.records import PROMPT, Slots
+from ddot.core.codes import PROMPT
+from ddot.core.records import Slots
 from ddot.files import write_whole, writing
 from ddot.methods.losses import LOSSES
 from ddot.network.denoiser import Denoiser, DenoiserConfig

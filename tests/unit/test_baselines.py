@@ -9,21 +9,10 @@ import torch
 
 from ddot.core.absorbing import CleanToken
 from ddot.core.annealing import Tempered
+from ddot.core.codes import BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.positions import random_terminal
 from ddot.core.projections import keep_prompt_order
-from ddot.core.records import (
-    BOTH,
-    GLUED,
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    State,
-    Vocabulary,
-)
+from ddot.core.records import Example, State, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.data.masks import Independent, Telling
