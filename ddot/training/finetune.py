@@ -171,16 +171,9 @@ def held_out(all_pieces: list[list[str]], seed: int) -> tuple[list[list[str]], l
 def plans_for(model: Denoiser) -> tuple[Plan, ...]:
     """Blanks as people leave them, filled as this model fills them; and how long they are, where that is planned."""
     writes = model.config.order == "outline"
-    fill = Plan(
-        Outline() if writes else FixedLength(),
-        Natural(),
-        EitherCut(0.85, ManySentences(0.55), Windows(0.8)),
-        Telling(located=1.0, gap_lengths=0.3 if writes else 1.0),
-        lengths=(64,),
-        unit=Tokenizer.units,
-        full_noise=0.05,
-        least_noise=0.3,
-    )
+    method, passages = Outline() if writes else FixedLength(), EitherCut(0.85, ManySentences(0.55), Windows(0.8))
+    telling = Telling(located=1.0, gap_lengths=0.3 if writes else 1.0)
+    fill = Plan(method, Natural(), passages, telling, unit=Tokenizer.units, full_noise=0.05, least_noise=0.3)
     plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=0.1)
     planning = replace(fill, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), weight=0.1)
     return fill, *[plain] * writes, *[planning] * (model.config.planner == "text")
@@ -192,19 +185,9 @@ def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
     upper = tuple(f"trunk.blocks.{number}." for number in range(blocks - max(1, blocks // 3), blocks))
     small = sum(weight.numel() for weight in model.parameters()) < _SMALL
     return Training(
-        seconds=1.0,
-        slots=512,
-        rate=2e-4,
-        betas=(0.9, 0.98),
-        warmup=10,
-        decay=0.7,
-        average=0.0,
-        bf16=_has_bf16(device),
-        only=() if small else upper,
-        device=str(device),
-        seed=seed,
-        dev_batches=24,
-    )
+        seconds=1.0, slots=512, rate=2e-4, betas=(0.9, 0.98), warmup=10, decay=0.7, average=0.0,
+        bf16=_has_bf16(device), only=() if small else upper, device=str(device), seed=seed, dev_batches=24,
+    )  # fmt: skip
 
 
 def _has_bf16(device: torch.device) -> bool:
