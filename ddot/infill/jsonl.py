@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ddot.files import UNPACKING, is_packed, opened, pack_file, write_all, writing
-from ddot.infill.answers import Answers, Infill, Request
+from ddot.infill.answers import Answers, Request
 from ddot.infill.model import EMBEDDED_NAME, Model
 from ddot.infill.settings import Settings
 from ddot.interrupts import interruptions
@@ -31,6 +31,7 @@ NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
 _OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
 _OURS |= {each.name for each in fields(Settings)}
+_UNUSUAL = ("temperature", "top_p", "terminal", "avoid", "model")  # said where they are not the default
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,11 @@ def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, A
     settings = line.request.settings
     if not found.best:
         return {"id": line.id, **line.carried, "error": NO_ANSWER}
-    first, *others = (said(each.infill) for each in found.best)
+    every = [each.infill for each in found.best]
+    first, *others = ({"text": each.text, "fills": each.fills, "score": each.score} for each in every)
     more = {"alternatives": others} if settings.n > 1 else {}
     about = {"steps": settings.steps, "seed": settings.seed, "seconds": round(found.seconds, 3)}
     return {"id": line.id, **line.carried, **first, **more, **about, **_unusual(model_name, settings)}
-
-
-def said(infill: Infill) -> dict[str, Any]:
-    """What an output line says of an infill."""
-    return {"text": infill.text, "fills": infill.fills, "score": infill.score}
 
 
 def as_line(output: dict[str, Any]) -> bytes:
@@ -151,10 +148,8 @@ def as_line(output: dict[str, Any]) -> bytes:
 
 def _unusual(model_name: str, settings: Settings) -> dict[str, Any]:
     """The settings, and the model, of an answer that are not the default ones."""
-    names = ("temperature", "top_p", "terminal", "avoid")
-    usual = {name: getattr(Settings(), name) for name in names} | {"model": EMBEDDED_NAME}
-    used = {name: getattr(settings, name) for name in names} | {"model": model_name}
-    return {name: used[name] for name, value in usual.items() if used[name] != value}
+    usual, used = vars(Settings()) | {"model": EMBEDDED_NAME}, vars(settings) | {"model": model_name}
+    return {name: used[name] for name in _UNUSUAL if used[name] != usual[name]}
 
 
 @dataclass(frozen=True)
@@ -304,19 +299,18 @@ class Job:
 
     def _difference(self, found: dict[str, Any], line: Line) -> str | None:
         """What shows that an output line does not answer this input line; None if nothing does."""
-        for name, value in {"id": line.id, **line.carried}.items():
+        wanted: dict[str, Any] = {"id": line.id, **line.carried}
+        request = line.request
+        if request is not None and "error" not in found:
+            settings = request.settings
+            wanted |= {"seed": settings.seed, "steps": settings.steps, **dict.fromkeys(_UNUSUAL)}
+            wanted |= _unusual(self.model_name, settings)
+        for name, value in wanted.items():
             if json.dumps(found.get(name)) != json.dumps(value):
                 return name
-        if line.request is None:
-            return None if "error" in found else "text"
-        if "error" in found:
-            return "text"
-        settings, request = line.request.settings, line.request
-        wanted = {"seed": settings.seed, "steps": settings.steps, **_unusual(self.model_name, settings)}
-        for name in ("seed", "steps", "temperature", "top_p", "terminal", "avoid", "model"):
-            if json.dumps(found.get(name)) != json.dumps(wanted.get(name)):
-                return name
-        if ("alternatives" in found) != (settings.n != 1):
+        if request is None or "error" in found:
+            return None if request is None and "error" in found else "text"
+        if ("alternatives" in found) != (request.settings.n != 1):
             return "n"
         try:
             same_text = request.whole.text(found["fills"]) == found["text"]
