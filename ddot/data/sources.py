@@ -81,8 +81,9 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
         import huggingface_hub
     except ImportError:
         raise ValueError(f"{source} needs the extra `data`: pip install -e '.[data]'") from None
+    where = "" if options else f" at {huggingface_hub.constants.ENDPOINT}"
     try:
-        if not options:  # checked first, because `datasets` tries for half a minute before it gives up
+        if where:  # checked first, because `datasets` tries for half a minute before it gives up
             huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
         for row in datasets.load_dataset(name, config, split="train", streaming=True, **options):
             if column not in row:
@@ -91,7 +92,9 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
                 raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text; name one with --field")
             yield row[column]
     except Exception as error:  # errors of `datasets` and of HTTP libraries have no common class
-        raise ValueError(f"{source} cannot be read: {_one_line(error)}; give another source, or --field") from None
+        raise ValueError(
+            f"{source} cannot be read{where}: {_one_line(error)}; give another source, or --field"
+        ) from None
 
 
 def _one_line(value: object) -> str:
