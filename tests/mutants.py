@@ -1194,7 +1194,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "part = -(-int(whole[after]) // int(shares[after]))",
                 "part = int(whole[after])",
             ),
-            ("no taste for short blanks", "return _favour_short(chances)", "return chances"),
+            ("no taste for short blanks", "likely = chances * torch.exp(", "likely = chances + 0 * torch.exp("),
             ("a taste for short texts where nothing is located", "if not view.prompt.free:", "if True:"),
             ("lengths always drawn", "choose = drawn_length if draw else mean_length", "choose = drawn_length"),
             ("lengths never drawn", "choose = drawn_length if draw else mean_length", "choose = mean_length"),
