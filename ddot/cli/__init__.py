@@ -15,7 +15,6 @@ from ddot.cli.app import app
 
 
 def run() -> None:
-    """The `ddot` command."""
     sys.exit(status())
 
 

@@ -242,7 +242,6 @@ def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
 
 
 def read_items(file: Path) -> list[Item]:
-    """The items of a benchmark file."""
     if not file.is_file():
         raise FileNotFoundError(f"no benchmark at {file}; wanted a .jsonl file of items")
     try:

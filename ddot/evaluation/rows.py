@@ -104,7 +104,6 @@ class Row(Identity):
         return replace(self, **said, metrics={**self.metrics, **metrics})
 
     def json(self) -> dict[str, Any]:
-        """The line of a file."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         first = {name: said.pop(name) for name in ("model", "method")}
         metrics = said.pop("metrics")

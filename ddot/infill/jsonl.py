@@ -93,7 +93,6 @@ def read_text(number: int, line: bytes, settings: Settings, free: bool = False) 
 
 
 def _decoded(number: int, line: bytes) -> str:
-    """A line as text."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -129,7 +128,6 @@ def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, An
 
 
 def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, Any]:
-    """The output for a line."""
     if found is None or line.request is None:
         return {"id": line.id, **line.carried, "error": line.error}
     settings = line.request.settings
@@ -225,7 +223,6 @@ class Job:
             raise
 
     def _part(self, rank: int) -> Path:
-        """The file one process writes."""
         if self.world > 1:
             return self.output.with_name(f"{self.output.name}.part-{rank}-of-{self.world}")
         return self.output.with_name(f"{self.output.name}.part") if is_packed(self.output) else self.output

@@ -85,7 +85,6 @@ def is_public(host: str) -> bool:
 
 
 def api_key_in(path: Path) -> str:
-    """The API key in a file."""
     try:
         key = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

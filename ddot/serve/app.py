@@ -59,8 +59,6 @@ class ErrorReply(BaseModel):
 
 
 def make_app(filling: Filling, work: Work, access: Access, log: bool = False) -> ASGIApp:
-    """The application that serves one model."""
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield

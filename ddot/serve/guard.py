@@ -45,7 +45,6 @@ class Metrics:
 
     @property
     def text(self) -> bytes:
-        """As Prometheus reads them."""
         return generate_latest(self.registry)
 
 

@@ -84,7 +84,6 @@ class Filling:
             self.free.put(worker)
 
     def close(self) -> None:
-        """End the processes."""
         for worker in self.workers:
             worker.close()
 

@@ -72,7 +72,6 @@ class Meter:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time spent waiting for data."""
         start = time.monotonic()
         yield
         self.waited += time.monotonic() - start
@@ -143,7 +142,6 @@ class Meter:
             raise ValueError(f"the loss is {values[0]} at step {step}; lower the rates. The last checkpoint is intact")
 
     def dev(self, step: int, losses: dict[str, float]) -> None:
-        """Losses on the dev corpus."""
         self._write({"step": step, "dev": losses, "seconds": self.elapsed()})
         self._say(f"dev at {step}: " + " ".join(f"{name} {value:.4f}" for name, value in losses.items()))
 

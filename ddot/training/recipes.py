@@ -236,7 +236,6 @@ RECIPES: dict[str, Callable[[], Run]] = {
 
 
 def recipe(name: str) -> Run:
-    """The run of that name."""
     if name not in RECIPES:
         raise ValueError(f"there is no recipe '{name}'; the recipes are {', '.join(RECIPES)}")
     return RECIPES[name]()

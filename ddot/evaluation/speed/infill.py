@@ -125,13 +125,10 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def _each(model: Model, fill: Callable[[Model, str], object]) -> Way:
-    """One sentence after the other."""
     return lambda: [seconds(partial(fill, model, text), model.device) for text in SENTENCES]
 
 
 def _many(model: Model, steps: int) -> Way:
-    """A long list."""
-
     def fill() -> None:
         texts = enumerate(varied(MANY))
         for _ in model.answers(model.request(text, Settings(seed=seed, steps=steps)) for seed, text in texts):

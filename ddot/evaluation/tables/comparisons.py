@@ -170,7 +170,6 @@ def _published(
 
 
 def papers(values: Mapping[str, Any], column: Sequence[str]) -> str:
-    """The paper's values under one column."""
     return joined([printed(values.get(metric)) for metric in column])
 
 
@@ -245,7 +244,6 @@ _BUDGET = ("{}", "{:,}", "{:,.0f}", "{:g}")  # recipe, steps, seconds, λ
 
 
 def models(rows: Sequence[Row], room: int | None = None) -> Table:
-    """Every model with its training budget."""
     found: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: (row.training_seconds is None, *rank(row))):
         if row.method != UNFILLED:

@@ -20,7 +20,6 @@ _GGUF_WHOLE = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "l
 
 
 def from_gguf(file: Path) -> Converted:
-    """Convert a GGUF file."""
     try:
         import gguf
     except ImportError:
