@@ -921,8 +921,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "a prompt without separator in training",
-                "np.arange(len(tokens)) < len(left)",
-                "np.arange(len(tokens)) < len(left) - 1",
+                "return joined(left,",
+                "return joined(Example(left.tokens, np.arange(len(left.tokens)) < len(left.tokens) - 1),",
             ),
         ],
     ),
@@ -984,8 +984,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "the left part told nothing",
-                "hint=np.append(prompt.hints, UNKNOWN)",
-                "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
+                "return joined(prompt, separator(vocabulary))",
+                "return joined(Example(prompt.tokens, prompt.is_prompt), separator(vocabulary))",
             ),
         ],
     ),

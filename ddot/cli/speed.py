@@ -63,10 +63,10 @@ def bench_methods(
     """
     import torch
 
-    from ddot.evaluation.speed.methods import measure
+    from ddot.evaluation.speed.infill import measure_methods
 
     torch.set_num_threads(1)
-    show(measure(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
+    show(measure_methods(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
 
 
 @bench.command("train")

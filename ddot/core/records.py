@@ -89,8 +89,7 @@ class Prompt:
 
     def with_gap_lengths(self, gap_length: Int[np.ndarray, "n"]) -> "Prompt":
         """The same prompt, with the number of tokens missing after each given one."""
-        e = self.example
-        return Prompt(Example(e.tokens, e.is_prompt, e.hint, gap_length), self.is_open)
+        return Prompt(dataclasses.replace(self.example, gap_length=gap_length), self.is_open)
 
 
 @dataclass(frozen=True)

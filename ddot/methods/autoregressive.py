@@ -15,12 +15,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
-from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN, UNKNOWN_LENGTH
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
 from ddot.core.gaps import gaps_open_by_hint
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator
+from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Cache, left_to_right
@@ -140,10 +140,5 @@ def _sentence(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 
 def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep] sentence`: given tokens are marked in both parts, hints stand in the first."""
-    left, n = prompt_and_separator(example, L, vocabulary), len(example.tokens)
-    return Example(
-        tokens=np.concatenate([left.tokens, fitting(example.tokens, L)])[: 2 * L],
-        is_prompt=np.concatenate([left.is_prompt, example.is_prompt])[: 2 * L],
-        hint=np.concatenate([left.hints, np.full(n, UNKNOWN)])[: 2 * L],
-        gap_length=np.concatenate([left.gap_lengths, np.full(n, UNKNOWN_LENGTH)])[: 2 * L],
-    )
+    left = prompt_and_separator(example, L, vocabulary)
+    return joined(left, Example(fitting(example.tokens, L), example.is_prompt), most=2 * L)

@@ -9,7 +9,7 @@ that a gap of n tokens is full after about log₂ n forward passes.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,26 +17,32 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN, UNKNOWN_LENGTH
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
 from ddot.core.gaps import closes_after, closes_before
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, only_prompt, start_at
+from ddot.methods.layout import Table, fitting, in_line, joined, only_prompt, separator, start_at
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 
 def text_rows(examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
     """Rows `[sep] text [pad]…` of L + 1 slots in a line."""
-    return Table([_after_separator(each, L, vocabulary) for each in examples], L + 1, vocabulary).line_slots(t, keys)
+    return Table(_rows(examples, L, vocabulary), L + 1, vocabulary).line_slots(t, keys)
 
 
 def start_row(prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
     """`[sep] prompt [pad]…`. Only the prompt of each example is read."""
-    rows = [_after_separator(only_prompt(example), L, vocabulary) for example in prompts]
-    state = start_at(in_line, rows, L + 1, keys, vocabulary)
+    state = start_at(in_line, _rows(map(only_prompt, prompts), L, vocabulary), L + 1, keys, vocabulary)
     return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
+
+
+def _rows(examples: Iterable[Example], L: int, vocabulary: Vocabulary) -> list[Example]:
+    examples = list(examples)
+    for example in examples:
+        fitting(example.tokens, L)
+    return [joined(separator(vocabulary), example) for example in examples]
 
 
 def texts_after(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
@@ -170,13 +176,3 @@ def _scattered(
     B, W = values.shape
     moved = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # last column: not chosen
     return moved.scatter(1, torch.where(chosen, place, W), values)[:, :W]
-
-
-def _after_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`[sep] text`, with the separator given."""
-    return Example(
-        tokens=np.insert(fitting(example.tokens, L), 0, vocabulary.sep),
-        is_prompt=np.insert(example.is_prompt, 0, True),
-        hint=np.insert(example.hints, 0, UNKNOWN),
-        gap_length=np.insert(example.gap_lengths, 0, UNKNOWN_LENGTH),
-    )

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
+from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN_LENGTH
 from ddot.core.gaps import missing_after
 from ddot.core.positions import Terminal, clean_positions
 from ddot.core.records import Example, Slots, State, Vocabulary
@@ -98,15 +98,22 @@ def only_prompt(example: Example) -> Example:
     return Example(example.tokens[keep], keep[keep], example.hints[keep], example.gap_lengths[keep])
 
 
+def joined(*parts: Example, most: int | None = None) -> Example:
+    """One text after the other, cut after `most` tokens."""
+    names = ("tokens", "is_prompt", "hints", "gap_lengths")
+    return Example(*(np.concatenate([getattr(part, name) for part in parts])[:most] for name in names))
+
+
+def separator(vocabulary: Vocabulary) -> Example:
+    """[sep], given."""
+    return Example(np.array([vocabulary.sep]), np.ones(1, bool))
+
+
 def prompt_and_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep]`, all of it given, with the prompt's hints and gap lengths."""
     prompt = only_prompt(example)
-    return Example(
-        tokens=np.append(fitting(prompt.tokens, L), vocabulary.sep),
-        is_prompt=np.ones(len(prompt.tokens) + 1, bool),
-        hint=np.append(prompt.hints, UNKNOWN),
-        gap_length=np.append(prompt.gap_lengths, UNKNOWN_LENGTH),
-    )
+    fitting(prompt.tokens, L)
+    return joined(prompt, separator(vocabulary))
 
 
 def in_line(is_prompt: Flags, keys: Keys) -> Positions:

@@ -16,7 +16,7 @@ from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator, start_at
+from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator, start_at
 from ddot.methods.losses import Losses, denoising_losses
 from ddot.network.denoiser import Denoiser
 
@@ -65,6 +65,5 @@ def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     Two copies of a text of L tokens and the [sep] are one token too many: a full text that is given as a whole, where
     nothing is missing, loses its last token.
     """
-    left = prompt_and_separator(_without_hints(example), L, vocabulary).tokens
-    tokens = np.concatenate([left, fitting(example.tokens, L)])[: 2 * L]
-    return Example(tokens, np.arange(len(tokens)) < len(left))
+    left = prompt_and_separator(_without_hints(example), L, vocabulary)
+    return joined(left, Example(fitting(example.tokens, L), np.zeros(len(example.tokens), bool)), most=2 * L)
