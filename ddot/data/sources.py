@@ -40,7 +40,7 @@ def read(source: str, field: str | None = None) -> Iterator[str]:
 def _lines(path: Path) -> Iterator[str]:
     number = 0
     try:
-        # Read as bytes: a text reader decodes in blocks, and could not name the line of a bad byte.
+        # Read as bytes: a text reader decodes in blocks and could not name the line of an invalid byte.
         with opened(path) as lines:
             for number, line in enumerate(lines, 1):
                 if b"\0" in line:
@@ -65,7 +65,7 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
 
 
 def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
-    """The texts that are not empty, of which there must be one."""
+    """The non-empty texts, of which there must be at least one."""
     found = (text for text in texts if text and not text.isspace())
     first = next(found, None)
     if first is None:
@@ -98,6 +98,6 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
 
 
 def _one_line(value: object) -> str:
-    """The value as part of a sentence."""
+    """The value on one line, for an error message."""
     text = " ".join(str(value).split()).rstrip(".") or type(value).__name__
     return text if len(text) <= 200 else text[:200] + " …"

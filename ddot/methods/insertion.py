@@ -1,11 +1,10 @@
-"""Insertion: predict for every gap a token to insert, or that none is missing; insert them; repeat (after the Insertion
-Transformer, POINTER and CBART).
+"""Iterative insertion, after the Insertion Transformer, POINTER and CBART: each forward pass inserts a token into every
+gap, or predicts that none is missing.
 
-The token for a gap is predicted at the slot left of it, as a language model predicts the next token; [sep] precedes the
-text for the gap before it. [pad] means that nothing is missing. In training each missing token is present with the same
-probability, drawn per text: every state that any order of insertion leads to occurs, including those that the network's
-own choices lead to. The target is drawn from the tokens missing in the gap, those near its middle far more often, so
-that a gap of n tokens is full after about log₂ n forward passes.
+The token for a gap is predicted at the slot to its left, as in next-token prediction; a [sep] before the text predicts
+for the first gap, and [pad] means that nothing is missing. In training each missing token is present with a probability
+drawn per text, so every state that any order of insertion can reach occurs. The target is sampled from the missing
+tokens of the gap, mostly near its middle, so that a gap of n tokens is filled in about log₂ n passes.
 """
 
 import dataclasses
@@ -52,10 +51,8 @@ def texts_after(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n
 
 @dataclass(frozen=True)
 class Insertion:
-    """`spread`: a token this many places from the middle of its gap is e times less often the target than the middle.
-
-    `doubt`: a token is inserted where the probability that none is missing is at most this.
-    """
+    """`spread`: the target's weight falls by e for this distance from the middle of the gap. `doubt`: a token is
+    inserted where the probability that none is missing is at most this."""
 
     spread: float = 1.0
     doubt: float = 0.5
@@ -68,10 +65,10 @@ class Insertion:
         return token_losses(model, h, velocity, at, target.flatten()[at])
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
-        """A state after each forward pass, at most `steps`, until no text grows any more; t falls from 1 to 0.
+        """A state after each of at most `steps` forward passes, until no text grows; t falls from 1 to 0.
 
-        A text never exceeds L tokens: if more would be inserted than fit, the surest are. Gaps hinted closed stay
-        closed. Draws nothing.
+        A text never exceeds L tokens: the most certain insertions come first. Gaps hinted closed stay closed.
+        Deterministic.
         """
         start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
         return self._insert(model, start, time_grid(steps))
@@ -103,8 +100,8 @@ def targets(
 ) -> tuple[State, Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
     """(the state the network reads, which of its slots predict an insertion, their targets).
 
-    A missing token is present where u ≥ t. The target of a gap is one of its missing tokens, drawn with weights that
-    fall from its middle, or [pad].
+    A missing token is present where u ≥ t. The target of a gap is one of its missing tokens, sampled with weights that
+    fall off from its middle, or [pad].
     """
     real = slots.kind != PAD
     present = real & ((slots.kind == PROMPT) | (slots.u >= slots.t[:, None]))
@@ -146,7 +143,7 @@ def placed(values: Tensor, at: Bool[Tensor, "B L"]) -> Tensor:
 
 
 def rank(value: Float[Tensor, "B L"], among: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """The place of each slot when those `among` a row are sorted by value, largest first."""
+    """The rank of each slot by value, largest first, among those in `among`."""
     return torch.where(among, value, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
 
 

@@ -1,8 +1,8 @@
-"""Left context (LC), a baseline of the paper: the prompt stands left of a separator, and the network writes the whole
-sentence again to its right.
+"""Left context (LC), a baseline of the paper: the prompt precedes a separator, and the network denoises the whole
+sentence after it.
 
-Nothing moves, and nothing says where the prompt's words go: the network must learn to copy them in order. L is the
-longest text, as with every method; a row has 2L slots (the paper's "double the context length").
+Slots do not move, and no hint says where the prompt's tokens go: the network must learn to copy them in order. L is the
+maximum length of a text, as for every method; a row has 2L slots (the paper's "double the context length").
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,8 +62,7 @@ def _without_hints(example: Example) -> Example:
 def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep] sentence`.
 
-    Two copies of a text of L tokens and the [sep] are one token too many: a full text that is given as a whole, where
-    nothing is missing, loses its last token.
+    Two copies of a text of L tokens and the [sep] exceed 2L: such a text with nothing missing loses its last token.
     """
     left = prompt_and_separator(_without_hints(example), L, vocabulary)
     return joined(left, Example(fitting(example.tokens, L), np.zeros(len(example.tokens), bool)), most=2 * L)

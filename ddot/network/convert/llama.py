@@ -10,11 +10,11 @@ from ddot.network.convert.weights import Converted, take
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.llama import LlamaConfig
 
-_SPARE = 1024  # unused rows a checkpoint may have beyond its tokenizer
+_SPARE = 1024  # unused rows allowed beyond the tokenizer's
 
 
 def from_llama(names: dict[str, Tensor], about: dict[str, Any], tokenizer: Tokenizer) -> Converted:
-    """Convert weights with Hugging Face's names. Empties `names`."""
+    """Convert weights with Hugging Face's names, removing them from `names`."""
     trunk = llama_config(about, tokenizer.vocabulary.rows)
     width, inner, D = trunk.width, trunk.inner_width, trunk.head_width
     embedding = take(names, "embed_tokens.weight")
