@@ -137,7 +137,7 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: "Settings
 
 
 def _typed(settings: "Settings", free: bool) -> Iterator["Line"]:
-    """Templates typed at a terminal, until it says that there are no more."""
+    """Templates typed at a terminal, until end of file."""
     from ddot.infill.jsonl import Line
     from ddot.infill.model import Model
 
@@ -267,7 +267,7 @@ def lengths(
     """
     from ddot.infill.model import Model
 
-    Model.request(text)  # a mistake is told before a model is loaded
+    Model.request(text)  # report mistakes before a model is loaded
     for number, shares in enumerate(load_model(model, device).lengths(text, seed, rollouts), 1):
         if as_json:
             print(json.dumps({"blank": number, "words": shares}))
@@ -293,7 +293,7 @@ def score(
     """
     from ddot.infill.model import Model
 
-    Model.request(text, fills=fills)  # a mistake is told before a model is loaded
+    Model.request(text, fills=fills)  # report mistakes before a model is loaded
     found = load_model(model, device, precision).scored(text, fills, steps=steps)
     if as_json:
         print(json.dumps({**asdict(found), "steps": steps}, ensure_ascii=False))

@@ -177,9 +177,9 @@ class Share:
 
 
 class Job:
-    """A source to fill and where the output goes, checked: mistakes are told before a model is loaded.
+    """A source to fill and its output, checked, so that mistakes are reported before a model is loaded.
 
-    A packed output (.gz, .xz) is written plain, under another name, and packed when all of it is there.
+    A compressed output (.gz, .xz) is written uncompressed under another name, and compressed when it is complete.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Job:
 
     @contextmanager
     def _unpacked(self) -> Iterator[None]:
-        """A packed output that is whole, unpacked to be compared and added to; a refused one is left as it was."""
+        """Decompress a complete output to compare it and append to it; a refused one is left as it was."""
         if self.part == self.output or self.world > 1 or self.part.exists() or not self.output.exists():
             yield
             return
@@ -228,7 +228,7 @@ class Job:
         return self.output.with_name(f"{self.output.name}.part") if is_packed(self.output) else self.output
 
     def _sink(self) -> io.RawIOBase:
-        """Unbuffered: a line is in the file, or at the reader, as soon as it is there."""
+        """Unbuffered: readers see a line as soon as it is written."""
         if self.output == STREAM:
             sys.stdout.flush()
             return open(os.dup(sys.stdout.fileno()), "wb", buffering=0)
@@ -267,7 +267,7 @@ class Job:
             part.unlink()
 
     def _skip_finished(self) -> None:
-        """Go past the lines that are done. A last line that was cut off is removed.
+        """Skip the finished lines. A last line that was cut off is removed.
 
         A file that is not an output for this source is refused and left untouched.
         """
@@ -295,7 +295,7 @@ class Job:
         os.truncate(self.part, whole)
 
     def _difference(self, found: dict[str, Any], line: Line) -> str | None:
-        """What shows that an output line does not answer this input line; None if nothing does."""
+        """The first field in which an output line does not match this input line; None if it matches."""
         wanted: dict[str, Any] = {"id": line.id, **line.carried}
         request = line.request
         if request is not None and "error" not in found:
@@ -365,7 +365,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _reached(output: Path) -> int:
-    """A pipe or a device opened for writing. One that nobody reads is refused, not waited for."""
+    """A pipe or a device, opened for writing. A pipe without a reader is refused, not waited for."""
     if stat.S_ISBLK(output.stat().st_mode):
         raise ValueError(f"{output} is a disk; --output must be a file, a pipe, or - for stdout")
     try:

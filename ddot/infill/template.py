@@ -109,7 +109,7 @@ def _bounds(source: str, place: int) -> tuple[Blank, int]:
     bounds = _short(source[place:end])
     numbers = [part.strip() for part in source[place + 1 : end - 1].split(",")]
     if len(numbers) > 2 or not any(numbers) or not re.fullmatch("[0-9]*", "".join(numbers)):
-        raise ValueError(f"the bounds {bounds} {where} are no numbers; {advice}")
+        raise ValueError(f"the bounds {bounds} {where} are not numbers; {advice}")
     least, most = _number(numbers[0]) or 0, _number(numbers[-1])
     if max(least, most or 0) > LONGEST:
         raise ValueError(f"the bounds {bounds} {where} ask for too much; a blank holds up to {LONGEST} words")

@@ -87,16 +87,16 @@ class ExpandDelete:
         for example in map(only_prompt, prompts):
             fitting(example.tokens, L)
             gaps = np.flatnonzero(_may_grow(example, list(range(-1, len(example.tokens) + 1))))
-            told = [(example.tokens, 0), (example.is_prompt, False), (example.gap_length, UNKNOWN_LENGTH)]
+            columns = [(example.tokens, 0), (example.is_prompt, False), (example.gap_length, UNKNOWN_LENGTH)]
             hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
-            tokens, is_prompt, length = (np.insert(np.asarray(values), gaps, rest) for values, rest in told)
+            tokens, is_prompt, length = (np.insert(np.asarray(values), gaps, rest) for values, rest in columns)
             rows.append(Example(tokens, is_prompt, np.insert(hint, gaps, NOT_PROMPT), length))
         table = Table(rows, 2 * L + 1, vocabulary)
         return table.start(in_line(table.is_prompt, keys), ~table.is_prompt & (table.x_0 != vocabulary.pad))
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
-        """A state after each forward pass. A pass deletes and expands where that is likeliest, and reveals the surest
-        words; the last reveals or deletes every [mask]. A text never has more than L tokens. Draws nothing."""
+        """A state after each forward pass, which deletes and expands where that is likeliest and reveals the most
+        certain tokens; the last one reveals or deletes every [mask]. A text never exceeds L tokens. Deterministic."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         return self._fill(model, start, L, time_grid(steps))
 
@@ -131,5 +131,5 @@ def _may_grow(example: Example, borders: Sequence[int]) -> Bool[np.ndarray, "gap
     """Whether text may go between neighbours among `borders`, places of tokens, −1 for the start, n for the end."""
     hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
     hint = np.concatenate([[UNKNOWN], np.where(example.is_prompt, hint, UNKNOWN), [UNKNOWN]])[np.array(borders) + 1]
-    told = torch.from_numpy(hint)[None]
-    return ~(closes_after(told)[0, :-1] | closes_before(told)[0, 1:]).numpy()
+    hints = torch.from_numpy(hint)[None]
+    return ~(closes_after(hints)[0, :-1] | closes_before(hints)[0, 1:]).numpy()

@@ -41,10 +41,9 @@ class Flexible:
         return Losses.of(total, token=tokens.token, gap_length=counts.gap_length, nats=tokens.nats)
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
-        """A state after each forward pass, which inserts [mask]s, the median of each count, and unmasks the surest.
-
-        The last pass only unmasks: with one step nothing is filled. A text never has more than L tokens, gaps that are
-        told closed stay closed. Draws nothing.
+        """A state after each forward pass, which inserts [mask]s (the median of each count) and unmasks the most
+        certain. The last pass only unmasks: with one step nothing is filled. A text never exceeds L tokens, and gaps
+        hinted closed stay closed. Deterministic.
         """
         start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
         return self._fill(model, start, time_grid(steps))

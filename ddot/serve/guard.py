@@ -74,7 +74,7 @@ class Guard:
         except Refused as refused:
             await reply(refused.body, refused.status, refused.headers)(scope, receive, sending)
         except ClientDisconnect:
-            pass  # nobody is left to answer
+            pass  # there is no client to answer
         finally:
             self._count(scope, status, time.perf_counter() - start)
 
