@@ -679,7 +679,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "((slots.kind == PROMPT) & (slots.gap_length < 0))",
                 "(slots.gap_length < 0)",
             ),
-            ("a length loss that weighs nothing", "+ gap_length_factor * gap_length,", "+ 0 * gap_length,"),
+            ("a length loss that weighs nothing", "+ gap_length_factor * gap_length", "+ 0 * gap_length"),
             (
                 "positions weighed alike at all times",
                 "position_weight(slots.t, slots.u.shape[1])",
@@ -756,8 +756,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("pads masked where nothing moves", "torch.where(slots.kind == PAD, 2.0, slots.u)", "slots.u"),
             (
                 "a start that is told no lengths",
-                "gap_length=torch.from_numpy(self.gap_length),\n            t=torch.ones(",
-                "gap_length=torch.full(self.x_0.shape, -1),\n            t=torch.ones(",
+                "(x, z, self.hint, self.gap_length, t)",
+                "(x, z, self.hint, np.full(self.x_0.shape, -1), t)",
             ),
             (
                 "places after the end that are asked",

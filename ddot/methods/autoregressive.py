@@ -58,13 +58,8 @@ class Autoregressive:
             vocabulary.check(part.tokens)
             here = slice(widest - len(part.tokens), widest)
             x[row, here], hint[row, here], gap_length[row, here] = part.tokens, part.hints, part.gap_lengths
-        return State(
-            x=torch.from_numpy(x),
-            z=torch.from_numpy(in_line(hint != NOT_PROMPT, keys)),
-            hint=torch.from_numpy(hint),
-            gap_length=torch.from_numpy(gap_length),
-            t=torch.ones(len(rows)),
-        )
+        z, t = in_line(hint != NOT_PROMPT, keys), np.ones(len(rows), np.float32)
+        return State(*map(torch.from_numpy, (x, z, hint, gap_length, t)))
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state for every token written, at most L; t falls from 1 to 0. `steps` is unused: tokens come one by one.

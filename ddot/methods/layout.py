@@ -49,16 +49,8 @@ class Table:
 
     def slots(self, z_0: Positions, z_T: Positions, t: Times, keys: Keys) -> Slots:
         """A training batch: positions from the method, the corruption's uniform numbers from the row keys."""
-        return Slots(
-            x_0=torch.from_numpy(self.x_0),
-            z_0=torch.from_numpy(z_0),
-            z_T=torch.from_numpy(z_T),
-            kind=torch.from_numpy(self.kind),
-            hint=torch.from_numpy(self.hint),
-            gap_length=torch.from_numpy(self.gap_length),
-            t=torch.from_numpy(t),
-            u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.L)),
-        )
+        u = uniform(fold(keys, 0x3A5C), self.L)
+        return Slots(*map(torch.from_numpy, (self.x_0, z_0, z_T, self.kind, self.hint, self.gap_length, t, u)))
 
     def still_slots(self, t: Times, keys: Keys) -> Slots:
         """A training batch in which nothing moves. The length of a text is known, so its pads are never masked."""
@@ -73,13 +65,8 @@ class Table:
 
     def start(self, z: Positions, masked: Flags) -> State:
         """The state at t = 1 with slots at `z`, those in `masked` masked."""
-        return State(
-            x=torch.from_numpy(np.where(masked, self.vocabulary.mask, self.x_0)),
-            z=torch.from_numpy(z),
-            hint=torch.from_numpy(self.hint),
-            gap_length=torch.from_numpy(self.gap_length),
-            t=torch.ones(len(self.n_real)),
-        )
+        x, t = np.where(masked, self.vocabulary.mask, self.x_0), np.ones(len(self.n_real), np.float32)
+        return State(*map(torch.from_numpy, (x, z, self.hint, self.gap_length, t)))
 
     def still_start(self) -> State:
         """The state at t = 1 in which nothing moves: tokens in place, [mask]s between them, [pad]s at the end."""

@@ -121,13 +121,8 @@ def denoising_losses(
         gap_length = gap_length / slots.u.numel()
     elif gap_length_factor > 0:
         raise ValueError(f"{_NO_LENGTH_HEAD} or gap_length_factor=0")
-    return Losses.of(
-        total_loss(token, position, position_factor) + gap_length_factor * gap_length,
-        token=token,
-        position=position,
-        gap_length=gap_length,
-        nats=_mean(per_slot),
-    )
+    total = total_loss(token, position, position_factor) + gap_length_factor * gap_length
+    return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
 
 def token_losses(

@@ -57,15 +57,8 @@ class DenoiserConfig:
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":
         """Our own models: a Llama trunk with all additions that we found to help."""
-        return cls(
-            trunk=trunk,
-            vocabulary=vocabulary,
-            score=CleanToken(elbo=False),
-            predict_clean=True,
-            time=True,
-            surroundings=True,
-            gap_lengths=True,
-        )
+        added = {"predict_clean": True, "time": True, "surroundings": True, "gap_lengths": True}
+        return cls(trunk, vocabulary, CleanToken(elbo=False), **added)  # type: ignore[arg-type]
 
 
 class Denoiser(nn.Module):

@@ -70,13 +70,10 @@ def _framed(steps: Steps[Answers], frames: "Frames | None") -> Generator[Events,
 def _reply(model: Model, template: Template, request: Request, best: list[Answer], seconds: float) -> dict[str, Any]:
     return {
         "results": [{**asdict(each.infill), "attempt": each.attempt} for each in best],
-        "literals": list(template.literals),
-        "blanks": [asdict(blank) for blank in template.blanks],
-        "model": model.name,
-        "steps": request.settings.steps,
-        "seed": request.settings.seed,
+        "literals": list(template.literals), "blanks": [asdict(blank) for blank in template.blanks],
+        "model": model.name, "steps": request.settings.steps, "seed": request.settings.seed,
         "seconds": round(seconds, 3),
-    }
+    }  # fmt: skip
 
 
 class Frames:

@@ -222,12 +222,8 @@ def _network(folder: Path) -> Denoiser:
 def _meta(folder: Path, texts: Sequence[str], result: Result) -> dict[str, Any]:
     before = read_json(folder / "meta.json")
     return {
-        "recipe": "finetune",
-        "step": result.steps,
-        "seconds": result.seconds,
-        "start": before.get("recipe") or folder.name,
-        "texts": [Path(text).name for text in texts],
+        "recipe": "finetune", "step": result.steps, "seconds": result.seconds,
+        "start": before.get("recipe") or folder.name, "texts": [Path(text).name for text in texts],
         "figures": {name: getattr(result, name) for name in ("nats_before", "nats_after", "nats_error", "kept")},
-        "stored": "int8",
-        "versions": {"ddot": __version__, "torch": torch.__version__},
-    }
+        "stored": "int8", "versions": {"ddot": __version__, "torch": torch.__version__},
+    }  # fmt: skip

@@ -45,9 +45,5 @@ def _without_time(names: dict[str, Tensor]) -> dict[str, Tensor]:
     half = first[0].shape[1] // 2
     waves = torch.cat([torch.ones(half), torch.zeros(half)])  # cosines and sines of 0
     output = second[0] @ torch.nn.functional.silu(first[0] @ waves + first[1]) + second[1]
-    return {
-        "sigma_map.mlp.0.weight": first[0],
-        "sigma_map.mlp.0.bias": first[1],
-        "sigma_map.mlp.2.weight": torch.zeros_like(second[0]),
-        "sigma_map.mlp.2.bias": output,
-    }
+    constant = {"0.weight": first[0], "0.bias": first[1], "2.weight": torch.zeros_like(second[0]), "2.bias": output}
+    return {f"sigma_map.mlp.{name}": weight for name, weight in constant.items()}

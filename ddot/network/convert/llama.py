@@ -62,16 +62,9 @@ def llama_config(about: dict[str, Any], rows: int) -> LlamaConfig:
     ):
         if value != wanted:
             raise ValueError(f"the model has {name} {value}; only {wanted} is supported")
-    return LlamaConfig(
-        width=width,
-        blocks=blocks,
-        heads=heads,
-        key_heads=key_heads,
-        inner_width=inner,
-        vocabulary=rows,
-        rotary_base=float(about.get("rope_theta") or rotary.get("rope_theta") or 10_000.0),
-        norm_eps=float(f"{about.get('rms_norm_eps', 1e-6):.6g}"),  # GGUF stores it in float32
-    )
+    base = float(about.get("rope_theta") or rotary.get("rope_theta") or 10_000.0)
+    norm_eps = float(f"{about.get('rms_norm_eps', 1e-6):.6g}")  # GGUF stores it in float32
+    return LlamaConfig(width, blocks, heads, key_heads, inner, rows, base, norm_eps)
 
 
 def _with_new_rows(embedding: Tensor, width: int, tokenizer: Tokenizer) -> Tensor:
