@@ -877,8 +877,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "fixed length that moves",
-                "kept = (clamp_prompt(start), stay(start), *self.projections)",
-                "kept = (clamp_prompt(start), *self.projections)",
+                "kept = (clamp_prompt(start), stay(start))",
+                "kept = (clamp_prompt(start),)",
             ),
         ],
     ),
@@ -938,7 +938,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "x = slots.x_0",
             ),
             ("positions that are not used", "z=start.z + model.read(start)[1]", "z=start.z"),
-            ("predicted positions that are not projected", "state = project(state)", "project(state)"),
             (
                 "a first look weighed at its time",
                 "weight = self.position_weight(first.t, slots.u.shape[1])",

@@ -21,9 +21,6 @@ from ddot.cli.app import (
     Seed,
     Steps,
     Temperature,
-    TerminalName,
-    Threads,
-    TopP,
     app,
     cuda,
     load_model,
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from ddot.infill.template import Template
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
+_TERMINAL = "grid or random: where slots start before they move (DDOT-U, DDOT-R)."
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks; errors only.")]
 
 
@@ -47,15 +45,19 @@ def infill(
     steps: Steps = 16,
     seed: Seed = 0,
     temperature: Temperature = 0.0,
-    top_p: TopP = 1.0,
+    top_p: Annotated[
+        float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")
+    ] = 1.0,
     free: Free = False,
     avoid: Annotated[list[str], typer.Option(help="A word that no fill may hold; may be given several times.")] = [],  # noqa: B006
     lock: Annotated[list[str], typer.Option(help="The fill of each blank in turn; - leaves one open.")] = [],  # noqa: B006
-    terminal: TerminalName = None,
+    terminal: Annotated[str | None, typer.Option(help=_TERMINAL)] = None,
     model: ModelName = None,
     device: Device = None,
     precision: Precision = "auto",
-    threads: Threads = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")
+    ] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from ddot.core.codes import NOT_PROMPT
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
-from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
+from ddot.core.sampling import Leap, Reveal, reverse, time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator, start_at
 from ddot.methods.losses import Losses, denoising_losses
@@ -24,7 +24,6 @@ from ddot.network.denoiser import Denoiser
 @dataclass(frozen=True)
 class LeftContext:
     reveal: Reveal = field(default_factory=Leap)
-    restrictions: tuple[Restriction, ...] = ()
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; everything after [sep] is denoised."""
@@ -43,7 +42,7 @@ class LeftContext:
         """The reverse process from t = 1 to 0 in `steps` steps; only slots right of [sep] change."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         kept = (clamp_prompt(start), stay(start))
-        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
+        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The sentences: everything right of [sep] up to the first [pad]."""

@@ -25,15 +25,7 @@ from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import device_of
-from ddot.network.folder import (
-    check_sums,
-    check_weights,
-    load_config,
-    load_tensors,
-    model_folder,
-    read_json,
-    save_model,
-)
+from ddot.network.folder import load_config, load_weights, model_folder, read_json, save_model
 from ddot.network.int8 import compress, decompress
 from ddot.training.batches import Batches, EitherCut, ManySentences, Plan, Windows
 from ddot.training.config import Training
@@ -212,10 +204,8 @@ def _set(model: Denoiser, old: dict[str, Tensor], new: dict[str, Tensor], share:
 
 
 def _network(folder: Path) -> Denoiser:
-    model, weights = Denoiser(load_config(folder)), decompress(load_tensors(folder, "model"))
-    check_weights(model, weights, folder)
-    check_sums(folder)
-    model.load_state_dict(weights)
+    model = Denoiser(load_config(folder))
+    model.load_state_dict(decompress(load_weights(folder, model)))
     return model
 
 
