@@ -264,7 +264,7 @@ _OF_LINE = [each.name for each in fields(Contrast) if each.name not in _PLACE]
 
 def difference_tables(rows: Sequence[Mapping[str, Any]], room: int | None = None) -> list[Table]:
     """One table, or none where no line is a difference. Bold: the interval excludes 0."""
-    found = [parse(Contrast, row, number) for number, row in enumerate(rows, 1) if is_difference(row)]
+    found = [parse(Contrast, row) for row in rows if is_difference(row)]
     if not found:
         return []
     lines: dict[tuple[Any, ...], dict[tuple[str, str], Contrast]] = {}
