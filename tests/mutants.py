@@ -679,7 +679,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "((slots.kind == PROMPT) & (slots.gap_length < 0))",
                 "(slots.gap_length < 0)",
             ),
-            ("a length loss that weighs nothing", "+ gap_length_factor * gap_length,", "+ 0 * gap_length,"),
+            ("a length loss that weighs nothing", "+ gap_length_factor * gap_length", "+ 0 * gap_length"),
             (
                 "positions weighed alike at all times",
                 "position_weight(slots.t, slots.u.shape[1])",
@@ -696,10 +696,14 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("training at the clean positions", "z=interpolate(slots.z_0, slots.z_T, slots.t)", "z=slots.z_0"),
             (
                 "training told no lengths",
-                "gap_length=slots.gap_length,\n        t=slots.t",
-                "gap_length=torch.full_like(slots.gap_length, -1),\n        t=slots.t",
+                "return slots.state(x=x,",
+                "return slots.state(gap_length=torch.full_like(slots.gap_length, -1), x=x,",
             ),
-            ("training told no hints", "hint=slots.hint,", "hint=slots.hint.clamp(max=1),"),
+            (
+                "training told no hints",
+                "return slots.state(x=x,",
+                "return slots.state(hint=slots.hint.clamp(max=1), x=x,",
+            ),
         ],
     ),
     (
@@ -752,8 +756,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("pads masked where nothing moves", "torch.where(slots.kind == PAD, 2.0, slots.u)", "slots.u"),
             (
                 "a start that is told no lengths",
-                "gap_length=torch.from_numpy(self.gap_length),\n            t=torch.ones(",
-                "gap_length=torch.full(self.x_0.shape, -1),\n            t=torch.ones(",
+                "(x, z, self.hint, self.gap_length, t)",
+                "(x, z, self.hint, np.full(self.x_0.shape, -1), t)",
             ),
             (
                 "places after the end that are asked",
@@ -873,8 +877,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "fixed length that moves",
-                "kept = (clamp_prompt(start), stay(start), *self.projections)",
-                "kept = (clamp_prompt(start), *self.projections)",
+                "kept = (clamp_prompt(start), stay(start))",
+                "kept = (clamp_prompt(start),)",
             ),
         ],
     ),
@@ -884,8 +888,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "plans that see their answers",
-                "gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),\n            t=slots.t",
-                "gap_length=slots.gap_length,\n            t=slots.t",
+                "gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),",
+                "gap_length=slots.gap_length,",
             ),
             (
                 "plans that see the missing tokens",
@@ -917,8 +921,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "a prompt without separator in training",
-                "np.arange(len(tokens)) < len(left)",
-                "np.arange(len(tokens)) < len(left) - 1",
+                "return joined(left,",
+                "return joined(Example(left.tokens, np.arange(len(left.tokens)) < len(left.tokens) - 1),",
             ),
         ],
     ),
@@ -930,11 +934,10 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("tokens at the true positions", "dataclasses.replace(slots, z_0=z, z_T=z)", "slots"),
             (
                 "a first look that sees the answer",
-                "x=torch.where(slots.kind == PROMPT, slots.x_0, mask)",
-                "x=slots.x_0",
+                "x = torch.where(slots.kind == PROMPT, slots.x_0, mask)",
+                "x = slots.x_0",
             ),
             ("positions that are not used", "z=start.z + model.read(start)[1]", "z=start.z"),
-            ("predicted positions that are not projected", "state = project(state)", "project(state)"),
             (
                 "a first look weighed at its time",
                 "weight = self.position_weight(first.t, slots.u.shape[1])",
@@ -980,8 +983,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "the left part told nothing",
-                "hint=np.append(prompt.hints, UNKNOWN)",
-                "hint=np.append(prompt.hints * 0 + UNKNOWN, UNKNOWN)",
+                "return joined(prompt, separator(vocabulary))",
+                "return joined(Example(prompt.tokens, prompt.is_prompt), separator(vocabulary))",
             ),
         ],
     ),
@@ -1023,7 +1026,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, some)", "missing"),
             ("expansion beyond L", "gone.sum(-1, keepdim=True) - surplus)", "L)"),
             ("expansion in the last pass", "[v.mask, v.sep] if passes == 1 else [v.mask]", "[v.mask]"),
-            ("no forced deletion", "| (_rank(delete, masked) < surplus)", "| (delete < 0)"),
+            ("no forced deletion", "| (rank(delete, masked) < surplus)", "| (delete < 0)"),
         ],
     ),
     (
@@ -1032,8 +1035,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "training told how much is missing",
-                "t=torch.zeros_like(slots.t),  # the input is never noisy",
-                "t=slots.t,  #",
+                "slots.state(**columns, t=torch.zeros_like(slots.t))",
+                "slots.state(**columns, t=slots.t)",
             ),
             (
                 "sampling told how much is missing",
@@ -1042,15 +1045,19 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "training with hints that sampling does not give",
-                "hint=torch.where(present, slots.hint.gather(1, kept), NOT_PROMPT)",
-                "hint=torch.where(present, slots.hint.gather(1, kept).clamp(min=UNKNOWN), NOT_PROMPT)",
+                '"hint": (slots.hint, NOT_PROMPT)',
+                '"hint": (slots.hint.clamp(min=UNKNOWN), NOT_PROMPT)',
             ),
             (
                 "lengths left behind by moving tokens",
                 "gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH)",
                 "gap_length=state.gap_length",
             ),
-            ("training told lengths of other slots", "slots.gap_length.gather(1, kept)", "slots.gap_length"),
+            (
+                "training told lengths of other slots",
+                "(slots.gap_length, UNKNOWN_LENGTH)}",
+                "(slots.gap_length.roll(1, 1), UNKNOWN_LENGTH)}",
+            ),
             ("words in gaps that are closed", "return ~closes_after(hint) & ~", "return ~closes_after(hint) | ~"),
             (
                 "a middle that is off by one",
@@ -1061,13 +1068,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("doubt that is not heard", "(none <= self.doubt)", "(none <= 0.5)"),
             (
                 "more tokens than fit",
-                "predicts & (none <= self.doubt) & (rank < left)",
+                "predicts & (none <= self.doubt) & (rank(-none, predicts) < left)",
                 "predicts & (none <= self.doubt)",
             ),
             (
                 "the surest left out",
-                "rank = none.argsort(dim=-1, stable=True)",
-                "rank = none.argsort(dim=-1, descending=True, stable=True)",
+                "(rank(-none, predicts) < left)",
+                "(rank(none, predicts) < left)",
             ),
             (
                 "a separator that may be written",
@@ -1186,7 +1193,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "part = -(-int(whole[after]) // int(shares[after]))",
                 "part = int(whole[after])",
             ),
-            ("no taste for short blanks", "return _favour_short(chances)", "return chances"),
+            ("no taste for short blanks", "likely = chances * torch.exp(", "likely = chances + 0 * torch.exp("),
             ("a taste for short texts where nothing is located", "if not view.prompt.free:", "if True:"),
             ("lengths always drawn", "choose = drawn_length if draw else mean_length", "choose = drawn_length"),
             ("lengths never drawn", "choose = drawn_length if draw else mean_length", "choose = mean_length"),

@@ -7,15 +7,14 @@ import io
 import os
 import sys
 
-from ddot.cli import infill  # noqa: F401 (each adds its commands; the most used come first)
+from ddot.cli import figures, infill  # noqa: F401 (each adds its commands; the most used come first)
 
 # isort: split
-from ddot.cli import evaluation, figures, serve, speed, training  # noqa: F401
+from ddot.cli import evaluation, serve, speed, training  # noqa: F401
 from ddot.cli.app import app
 
 
 def run() -> None:
-    """The `ddot` command."""
     sys.exit(status())
 
 

@@ -45,15 +45,10 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cud
 Precision = Annotated[
     str, typer.Option(help="int8, or float32: slower, and the same text on any processor. auto: as stored.")
 ]
-Threads = Annotated[int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")]
 Steps = Annotated[int, typer.Option(help="Number of denoising steps.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
-TopP = Annotated[float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")]
 Free = Annotated[bool, typer.Option("--free", help="No blanks: keep these words in order, add text where it fits.")]
-TerminalName = Annotated[
-    str | None, typer.Option("--terminal", help="grid or random: where slots start before they move (DDOT-U, DDOT-R).")
-]
 
 
 def say(sentence: str) -> None:

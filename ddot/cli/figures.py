@@ -1,17 +1,94 @@
-"""Commands that draw what was measured: plot quality, plot success."""
+"""Commands that draw: watch, plot trajectories, coupling, quality, success."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from ddot.cli.app import names_of, plot, say
+from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, app, load_model, names_of, plot, say
+from ddot.cli.infill import check_trace
 
+Picture = Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")]
 Rows = Annotated[list[Path], typer.Argument(help="Rows written by ddot evaluate.")]
 Dataset = Annotated[str | None, typer.Option(help="One set. Default: all.")]
 Task = Annotated[str | None, typer.Option(help="free or located. Default: both.")]
 Methods = Annotated[str | None, typer.Option(help="Contenders, separated by commas. Default: all.")]
 Models = Annotated[str | None, typer.Option(help="Models as rows name them, separated by commas. Default: all.")]
+
+
+@app.command()
+def watch(
+    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
+    steps: Steps = 16,
+    seed: Seed = 0,
+    temperature: Temperature = 0.0,
+    free: Free = False,
+    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
+    model: ModelName = None,
+    delay: Annotated[float, typer.Option(min=0.0, help="Seconds each step is shown at least.")] = 0.15,
+    trace: Annotated[Path | None, typer.Option(help="Save every step, to plot later.")] = None,
+) -> None:
+    """Watch the words move to their places, in the terminal.
+
+    Example: ddot watch "We were so ___ wedding."
+    """
+    from ddot.figures.terminal import watch as show_frames
+    from ddot.infill.frames import save_trace
+
+    how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
+    if trace is not None:
+        check_trace(trace, [text])
+    frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
+    if trace is not None:
+        save_trace(trace, text, how, frames)
+
+
+@plot.command("trajectories")
+def plot_trajectories(
+    text: Annotated[str | None, typer.Argument(help="A text with ___; or --from a saved trace.")] = None,
+    output: Picture = Path("paths.png"),
+    saved: Annotated[Path | None, typer.Option("--from", help="A trace saved by infill or watch.")] = None,
+    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One plot; default: both.")] = None,
+    steps: Steps = 32,
+    seed: Seed = 0,
+    free: Free = False,
+    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
+    model: ModelName = None,
+) -> None:
+    """Positions over time, masked and revealed.
+
+    Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
+    """
+    from ddot.figures.trajectories import trajectories
+    from ddot.infill.frames import load_trace
+
+    if (text is None) == (saved is None):
+        raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
+    if saved is not None:
+        frames = load_trace(saved).frames
+    elif text is not None:
+        frames = list(load_model(model).stream(text, steps=steps, seed=seed, free=free, terminal=terminal))
+    trajectories(frames, output, scaled)
+    print(output)
+
+
+@plot.command("coupling")
+def plot_coupling(
+    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words. Without: some are chosen.")],
+    output: Picture = Path("coupling.png"),
+    seed: Seed = 0,
+) -> None:
+    """The straight training paths of a sentence with and without optimal transport; crossings are counted.
+
+    Example: ddot plot coupling "The \\[small boat] leaves the harbour \\[at dawn]." -o ot.png
+    """
+    from ddot.figures.paths import marked_sentence
+    from ddot.figures.trajectories import training_paths
+
+    for name, crossed in training_paths(marked_sentence(text, seed), output, seed=seed).items():
+        print(f"{name}: {crossed['prompt']} crossings within the prompt, {crossed['response']} within the response")
+    print(output)
 
 
 def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[dict[str, Any]]:
@@ -32,7 +109,7 @@ def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[
 @plot.command("quality")
 def plot_quality(
     rows: Rows,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("quality.png"),
+    output: Picture = Path("quality.png"),
     against: Annotated[str, typer.Option(help="steps, or seconds per text.")] = "steps",
     metric: Annotated[str, typer.Option(help="The vertical axis: bleu4, success, …")] = "bleu4",
     dataset: Dataset = None,
@@ -53,7 +130,7 @@ def plot_quality(
 @plot.command("success")
 def plot_success(
     rows: Rows,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("success.png"),
+    output: Picture = Path("success.png"),
     dataset: Dataset = None,
     task: Task = None,
     methods: Methods = None,

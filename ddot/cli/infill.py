@@ -1,4 +1,4 @@
-"""Commands that fill blanks or show how: infill, lengths, score, watch, plot trajectories, info."""
+"""Commands that fill blanks: infill, lengths, score, info."""
 
 import json
 import sys
@@ -12,23 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ddot.cli.app import (
-    AsJson,
-    Device,
-    Free,
-    ModelName,
-    Precision,
-    Seed,
-    Steps,
-    Temperature,
-    TerminalName,
-    Threads,
-    TopP,
-    app,
-    cuda,
-    load_model,
-    plot,
-)
+from ddot.cli.app import AsJson, Device, Free, ModelName, Precision, Seed, Steps, Temperature, app, cuda, load_model
 
 if TYPE_CHECKING:
     from ddot.infill.jsonl import Line
@@ -37,6 +21,7 @@ if TYPE_CHECKING:
     from ddot.infill.template import Template
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
+_TERMINAL = "grid or random: where slots start before they move (DDOT-U, DDOT-R)."
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks; errors only.")]
 
 
@@ -47,15 +32,19 @@ def infill(
     steps: Steps = 16,
     seed: Seed = 0,
     temperature: Temperature = 0.0,
-    top_p: TopP = 1.0,
+    top_p: Annotated[
+        float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")
+    ] = 1.0,
     free: Free = False,
     avoid: Annotated[list[str], typer.Option(help="A word that no fill may hold; may be given several times.")] = [],  # noqa: B006
     lock: Annotated[list[str], typer.Option(help="The fill of each blank in turn; - leaves one open.")] = [],  # noqa: B006
-    terminal: TerminalName = None,
+    terminal: Annotated[str | None, typer.Option(help=_TERMINAL)] = None,
     model: ModelName = None,
     device: Device = None,
     precision: Precision = "auto",
-    threads: Threads = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")
+    ] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
@@ -89,7 +78,7 @@ def infill(
     if compiled:
         raise ValueError("--compile is for a large file on a GPU: give --input and --output, or leave it out")
     if trace is not None:
-        _check_trace(trace, texts, n, lock)
+        check_trace(trace, texts, n, lock)
     at_terminal = not texts and sys.stdin is not None and sys.stdin.isatty()
     lines = _lines(texts, lock, settings, free)
     filler = load_model(model, device, **{**how, "threads": 1} if at_terminal else how)
@@ -103,7 +92,7 @@ def infill(
         raise typer.Exit(1)
 
 
-def _check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequence[str] = ()) -> None:
+def check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequence[str] = ()) -> None:
     if len(texts or ()) != 1 or n != 1 or lock:
         raise ValueError("--trace saves one filling; give one text and --n 1, and leave out --lock")
     if trace.is_dir() or not trace.parent.is_dir():
@@ -137,7 +126,7 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: "Settings
 
 
 def _typed(settings: "Settings", free: bool) -> Iterator["Line"]:
-    """Templates typed at a terminal, until it says that there are no more."""
+    """Templates typed at a terminal, until end of file."""
     from ddot.infill.jsonl import Line
     from ddot.infill.model import Model
 
@@ -267,7 +256,7 @@ def lengths(
     """
     from ddot.infill.model import Model
 
-    Model.request(text)  # a mistake is told before a model is loaded
+    Model.request(text)  # report mistakes before a model is loaded
     for number, shares in enumerate(load_model(model, device).lengths(text, seed, rollouts), 1):
         if as_json:
             print(json.dumps({"blank": number, "words": shares}))
@@ -293,7 +282,7 @@ def score(
     """
     from ddot.infill.model import Model
 
-    Model.request(text, fills=fills)  # a mistake is told before a model is loaded
+    Model.request(text, fills=fills)  # report mistakes before a model is loaded
     found = load_model(model, device, precision).scored(text, fills, steps=steps)
     if as_json:
         print(json.dumps({**asdict(found), "steps": steps}, ensure_ascii=False))
@@ -315,77 +304,3 @@ def info(
     from ddot.network.embedded import about
 
     print(json.dumps(about(model), indent=1))
-
-
-@app.command()
-def watch(
-    text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
-    steps: Steps = 16,
-    seed: Seed = 0,
-    temperature: Temperature = 0.0,
-    free: Free = False,
-    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
-    model: ModelName = None,
-    delay: Annotated[float, typer.Option(min=0.0, help="Seconds each step is shown at least.")] = 0.15,
-    trace: Annotated[Path | None, typer.Option(help="Save every step, to plot later.")] = None,
-) -> None:
-    """Watch the words move to their places, in the terminal.
-
-    Example: ddot watch "We were so ___ wedding."
-    """
-    from ddot.figures.terminal import watch as show_frames
-    from ddot.infill.frames import save_trace
-
-    how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
-    if trace is not None:
-        _check_trace(trace, [text])
-    frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
-    if trace is not None:
-        save_trace(trace, text, how, frames)
-
-
-@plot.command("trajectories")
-def plot_trajectories(
-    text: Annotated[str | None, typer.Argument(help="A text with ___; or --from a saved trace.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("paths.png"),
-    saved: Annotated[Path | None, typer.Option("--from", help="A trace saved by infill or watch.")] = None,
-    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One plot; default: both.")] = None,
-    steps: Steps = 32,
-    seed: Seed = 0,
-    free: Free = False,
-    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
-    model: ModelName = None,
-) -> None:
-    """Positions over time, masked and revealed.
-
-    Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
-    """
-    from ddot.figures.trajectories import trajectories
-    from ddot.infill.frames import load_trace
-
-    if (text is None) == (saved is None):
-        raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
-    if saved is not None:
-        frames = load_trace(saved).frames
-    elif text is not None:
-        frames = list(load_model(model).stream(text, steps=steps, seed=seed, free=free, terminal=terminal))
-    trajectories(frames, output, scaled)
-    print(output)
-
-
-@plot.command("coupling")
-def plot_coupling(
-    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words. Without: some are chosen.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")] = Path("coupling.png"),
-    seed: Seed = 0,
-) -> None:
-    """The straight training paths of a sentence with and without optimal transport; crossings are counted.
-
-    Example: ddot plot coupling "The \\[small boat] leaves the harbour \\[at dawn]." -o ot.png
-    """
-    from ddot.figures.paths import marked_sentence
-    from ddot.figures.trajectories import training_paths
-
-    for name, crossed in training_paths(marked_sentence(text, seed), output, seed=seed).items():
-        print(f"{name}: {crossed['prompt']} crossings within the prompt, {crossed['response']} within the response")
-    print(output)

@@ -63,10 +63,10 @@ def bench_methods(
     """
     import torch
 
-    from ddot.evaluation.speed.methods import measure
+    from ddot.evaluation.speed.infill import measure_methods
 
     torch.set_num_threads(1)
-    show(measure(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
+    show(measure_methods(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
 
 
 @bench.command("train")
@@ -95,7 +95,7 @@ def bench_serve(
     device: Device = None,
     clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
     requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
-    seconds: Annotated[float, typer.Option(min=1, help="Send nothing more after so many seconds.")] = 120.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Stop sending requests after this many seconds.")] = 120.0,
     no_http: Annotated[
         bool, typer.Option("--no-http", help="Ask only the queue, in this process; needs no web framework.")
     ] = False,

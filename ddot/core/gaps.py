@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH, Slots
+from ddot.core.codes import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
+from ddot.core.records import Slots
 
 
 def closes_after(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:

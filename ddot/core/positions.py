@@ -37,7 +37,7 @@ def interpolate(z_0: Float[Tensor, "B L"], z_T: Float[Tensor, "B L"], t: Float[T
 
 @runtime_checkable
 class Terminal(Protocol):
-    """Draws z_T: entries at prompt slots are the prompt's set, the others the non-prompt pool."""
+    """Draws z_T: entries at prompt slots are the prompt's set, the others the pool of response and pads."""
 
     def __call__(self, is_prompt: Flags, keys: Keys) -> Positions: ...
 
@@ -51,7 +51,7 @@ def _in_its_set(is_prompt: Flags) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarra
 
 
 def random_terminal(is_prompt: Flags, keys: Keys) -> Positions:
-    """DDOT-R: z_T ~ U(-1, 1)^L, split at random into the two sets, each ascending over its slots."""
+    """DDOT-R: z_T ~ U(-1, 1)^L, split at random into the two sets, each sorted over its slots."""
     drawn = 2 * uniform(keys, is_prompt.shape[1]) - 1
     number, _ = _in_its_set(is_prompt)
     prompt, pool = (np.sort(np.where(chosen, drawn, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))
@@ -67,7 +67,7 @@ def grid_terminal(is_prompt: Flags, keys: Keys) -> Positions:
 
 @dataclass(frozen=True)
 class JitteredGrid:
-    """The grid with every point moved by up to `spread` spacings either way: between DDOT-U and DDOT-R."""
+    """The grid with every point jittered by up to `spread` spacings: between DDOT-U and DDOT-R."""
 
     spread: float
 
@@ -85,9 +85,9 @@ class JitteredGrid:
 
 @dataclass(frozen=True)
 class AsText:
-    """DDOT-T: another terminal with the prompt contracted, on a grid to its clean positions (eq. init_pos).
+    """DDOT-T: another terminal with the prompt contracted; on a grid, to its clean positions (eq. init_pos).
 
-    A language model reads the prompt as contiguous text; it moves apart where words are missing.
+    The network first reads the prompt as contiguous text, which then moves apart where words are missing.
     """
 
     terminal: Terminal = grid_terminal
@@ -101,8 +101,7 @@ class AsText:
 class Stretched:
     """Another terminal scaled by a factor from U(1 − by, 1 + by), drawn per row.
 
-    At t < 1 the width of all positions reveals the length of the text, the more exactly the better the width at t = 1
-    is known.
+    At t < 1 the range of the positions reveals the length of the text unless the range at t = 1 varies.
     """
 
     terminal: Terminal
@@ -118,7 +117,7 @@ class Stretched:
 
 
 class Mixture(Weighted[Terminal]):
-    """Each row draws z_T from one of several terminals, chosen by weight."""
+    """Each row draws z_T from one of several terminals, chosen in proportion to their weights."""
 
     def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         z_T = np.empty(is_prompt.shape, np.float32)
@@ -130,7 +129,7 @@ class Mixture(Weighted[Terminal]):
 
 
 def starts_of(terminal: Terminal) -> set[str]:
-    """The kinds of start a terminal may draw: random, grid, text."""
+    """The kinds of terminal positions that a terminal may draw: random, grid, text."""
     if isinstance(terminal, Mixture):
         return {kind for option in terminal.options for kind in starts_of(option)}
     if isinstance(terminal, Stretched):

@@ -1,4 +1,4 @@
-"""What must hold at every step: projections of positions and tokens, restrictions on which tokens may be revealed."""
+"""Invariants of the reverse process: projections of tokens and positions, restrictions on the tokens revealed."""
 
 import dataclasses
 
@@ -10,24 +10,24 @@ from ddot.core.gaps import gap_of
 from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.sampling import Projection, Restriction
 
-# Least distance between prompt slots, so that text fits between them. Clean neighbours are 2/L apart, far more.
+# Minimum distance between prompt slots, so that text fits between them; far less than the 2/L of clean neighbours.
 _APART = 1e-5
 
 
 def without(*tokens: int) -> Restriction:
-    """Make these tokens impossible."""
+    """A restriction: these tokens are never revealed."""
     columns = torch.tensor(tokens, dtype=torch.long)
 
     def restrict(state: State, prediction: Prediction) -> Prediction:
         nonlocal columns
-        columns = columns.to(prediction.log_score.device)  # kept there: a copy at every step would make a GPU wait
+        columns = columns.to(prediction.log_score.device)  # cached: copying at every step would synchronise the GPU
         return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
 
     return restrict
 
 
 def without_echo(vocabulary: Vocabulary) -> Restriction:
-    """Make a token impossible right beside the same token ("the the")."""
+    """A restriction: no token right beside an equal one ("the the")."""
 
     def restrict(state: State, prediction: Prediction) -> Prediction:
         order = state.z.argsort(dim=-1, stable=True)
@@ -35,7 +35,7 @@ def without_echo(vocabulary: Vocabulary) -> Restriction:
         score = prediction.log_score.clone()
         for neighbour in (row[:, :-2], row[:, 2:]):
             token = torch.zeros_like(state.x).scatter(1, order, neighbour)[prediction.at][:, None]
-            # A [mask] or [pad] beside a slot rules nothing out.
+            # A neighbouring [mask] or [pad] excludes nothing.
             keep = (token == vocabulary.mask) | (token == vocabulary.pad)
             score.scatter_(1, token, torch.where(keep, score.gather(1, token), -torch.inf))
         return dataclasses.replace(prediction, log_score=score)
@@ -44,23 +44,23 @@ def without_echo(vocabulary: Vocabulary) -> Restriction:
 
 
 def clamp_prompt(start: State) -> Projection:
-    """Prompt slots keep their tokens."""
+    """A projection: prompt slots keep their tokens."""
     is_prompt = start.is_prompt
     return lambda state: dataclasses.replace(state, x=torch.where(is_prompt, start.x, state.x))
 
 
 def stay(start: State) -> Projection:
-    """Slots keep their positions."""
+    """A projection: slots keep their positions."""
     return lambda state: dataclasses.replace(state, z=start.z)
 
 
 def keep_prompt_order(state: State) -> State:
-    """Prompt slots stay in text order and apart: their positions are sorted, then pushed apart."""
+    """A projection: the positions of prompt slots are sorted, then separated by a minimum distance."""
     return dataclasses.replace(state, z=sort_within(state.z, state.is_prompt, apart=_APART))
 
 
 def keep_word_order(vocabulary: Vocabulary) -> Projection:
-    """Response slots that hold a word keep their initial order, as they do on the coupling's paths."""
+    """A projection: response slots that hold a token keep their initial order, as on the coupling's paths."""
 
     def project(state: State) -> State:
         words = ~state.is_prompt & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
@@ -70,7 +70,7 @@ def keep_word_order(vocabulary: Vocabulary) -> Projection:
 
 
 def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: float = 0.0) -> Float[Tensor, "B L"]:
-    """z with the values of member slots ascending over those slots, at least `apart` from each other."""
+    """z with the values of the member slots sorted, at least `apart` from each other."""
     ascending = torch.where(member, z, torch.inf).sort(-1).values
     if apart:
         steps = apart * torch.arange(z.shape[1], device=z.device)
@@ -80,9 +80,9 @@ def sort_within(z: Float[Tensor, "B L"], member: Bool[Tensor, "B L"], apart: flo
 
 
 def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Projection:
-    """Response slots in a closed gap move to the border of the nearest open one.
+    """A projection: response slots in a closed gap move to the border of the nearest open one.
 
-    Prompt slots must be in order (`keep_prompt_order` first). A row without an open gap is left unchanged.
+    Requires prompt slots in order (`keep_prompt_order`). Rows without an open gap are unchanged.
     """
 
     def project(state: State) -> State:
@@ -106,9 +106,9 @@ def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Projection:
 
 
 def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Projection:
-    """Every response slot stays in its `gap`; entries at prompt slots are ignored.
+    """A projection: every response slot stays in its `gap`; entries at prompt slots are ignored.
 
-    Prompt slots must be in order and apart (`keep_prompt_order` first).
+    Requires prompt slots in order and separated (`keep_prompt_order`).
     """
 
     def project(state: State) -> State:
@@ -122,7 +122,7 @@ def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Projection:
 
 
 def _prompt_positions(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Float[Tensor, "B borders"]:
-    """Column i: the position of prompt slot number i, from 1 (columns 0 and beyond the last: −∞ and +∞)."""
+    """Column i: the position of the i-th prompt slot, from 1; −∞ in column 0, +∞ beyond the last."""
     ascending = torch.where(is_prompt, z, torch.inf).sort(-1).values
     low = torch.full_like(ascending[:, :1], -torch.inf)
     return torch.cat([low, ascending, -low], -1)

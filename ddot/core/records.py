@@ -9,16 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# What a slot is (Slots.kind). The network never sees which slots are RESPONSE and which PAD.
-PROMPT, RESPONSE, PAD = 0, 1, 2
-
-# Hints about the gaps beside a prompt token: nothing is known (UNKNOWN), both are closed (GLUED), or text is missing
-# before it, after it, or on both sides. NOT_PROMPT for other tokens.
-NOT_PROMPT, UNKNOWN, GLUED, BEFORE, AFTER, BOTH = 0, 1, 2, 3, 4, 5
-HINTS = 6
-
-# The gap_length of a slot for which none is given.
-UNKNOWN_LENGTH = -1
+from ddot.core.codes import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 
 
 @dataclass(frozen=True)
@@ -98,8 +89,7 @@ class Prompt:
 
     def with_gap_lengths(self, gap_length: Int[np.ndarray, "n"]) -> "Prompt":
         """The same prompt, with the number of tokens missing after each given one."""
-        e = self.example
-        return Prompt(Example(e.tokens, e.is_prompt, e.hint, gap_length), self.is_open)
+        return Prompt(dataclasses.replace(self.example, gap_length=gap_length), self.is_open)
 
 
 @dataclass(frozen=True)
@@ -114,6 +104,10 @@ class Slots:
     gap_length: Int[Tensor, "B L"]  # given length of the gap after a prompt slot; UNKNOWN_LENGTH elsewhere
     t: Float[Tensor, "B"]
     u: Float[Tensor, "B L"]  # a slot is masked when u < masked share at t
+
+    def state(self, **changed: Tensor) -> "State":
+        """The clean end as the network reads it, with some of its tensors changed."""
+        return dataclasses.replace(State(self.x_0, self.z_0, self.hint, self.gap_length, self.t), **changed)
 
 
 @dataclass(frozen=True)

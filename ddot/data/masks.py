@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ddot.core.codes import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.rng import Weighted
 
 

@@ -19,16 +19,17 @@ def read(source: str, field: str | None = None) -> Iterator[str]:
     """The non-empty documents of a source, in order.
 
     A source is a .txt file (one document per line), a .jsonl file (`field` of each line), either also as .xz or .gz, a
-    .parquet file (column `field`), a short name such as hub:fineweb-edu, or hub:OWNER/NAME. Refuses a bad source at
-    once if that is possible without reading it.
+    .parquet file (column `field`), a short name such as hub:fineweb-edu, or hub:OWNER/NAME. A missing file is refused
+    at once, anything else that is wrong when it is read.
     """
     if source.startswith("hub:"):
-        return _not_empty(_open_hub(source, field), source)
+        name, config, column = HUB.get(source, (source.removeprefix("hub:"), None, "text"))
+        return _not_empty(_dataset(source, field or column, name, config), source)
     path = Path(source)
     if not path.is_file():
         raise FileNotFoundError(f"no text at {source}; give a .txt, .jsonl or .parquet file (or .xz, .gz), or hub:NAME")
     if path.suffix == ".parquet":
-        return _not_empty(_open_parquet(path, field or "text"), source)
+        return _not_empty(_dataset(source, field or "text", "parquet", data_files=source), source)
     kind = path.with_suffix("").suffix if path.suffix in (".xz", ".gz") else path.suffix
     if kind not in (".txt", ".jsonl"):
         raise ValueError(f"{source} is of an unknown type; give .txt or .jsonl (also .xz, .gz), or .parquet")
@@ -39,7 +40,7 @@ def read(source: str, field: str | None = None) -> Iterator[str]:
 def _lines(path: Path) -> Iterator[str]:
     number = 0
     try:
-        # Read as bytes: a text reader decodes in blocks, and could not name the line of a bad byte.
+        # Read as bytes: a text reader decodes in blocks and could not name the line of an invalid byte.
         with opened(path) as lines:
             for number, line in enumerate(lines, 1):
                 if b"\0" in line:
@@ -64,7 +65,7 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
 
 
 def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
-    """The texts that are not empty, of which there must be one."""
+    """The non-empty texts, of which there must be at least one."""
     found = (text for text in texts if text and not text.isspace())
     first = next(found, None)
     if first is None:
@@ -73,63 +74,30 @@ def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
     yield from found
 
 
-def _open_parquet(path: Path, field: str) -> Iterator[str | None]:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ValueError("reading .parquet needs the extra `data`: pip install -e '.[data]'") from None
-    try:
-        file = parquet.ParquetFile(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not parquet, or is truncated ({_one_line(error)}); fetch it again") from None
-    schema = file.schema_arrow
-    if field not in schema.names:
-        raise ValueError(f"{path} has no column '{field}'; it has {', '.join(schema.names)}: name one with --field")
-    kind = schema.field(field).type
-    if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-        raise ValueError(f"{path}: column '{field}' holds {kind}, expected text; name another with --field")
-
-    def rows() -> Iterator[str | None]:
-        try:
-            for batch in file.iter_batches(columns=[field]):
-                yield from batch.column(0).to_pylist()
-        except (pyarrow.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is damaged ({_one_line(error)}); fetch it again") from None
-
-    return rows()
-
-
-def _open_hub(source: str, field: str | None) -> Iterator[str | None]:
+def _dataset(source: str, column: str, name: str, config: str | None = None, **options: str) -> Iterator[str | None]:
+    """One column of a dataset, streamed."""
     try:
         import datasets
         import huggingface_hub
     except ImportError:
         raise ValueError(f"{source} needs the extra `data`: pip install -e '.[data]'") from None
-    endpoint = huggingface_hub.constants.ENDPOINT
+    where = "" if options else f" at {huggingface_hub.constants.ENDPOINT}"
     try:
-        # Checked first, because `datasets` tries for half a minute before it gives up.
-        huggingface_hub.get_session().head(endpoint, timeout=10)
-    except Exception as error:  # of any HTTP library
-        raise ValueError(f"{source}: {endpoint} cannot be reached ({_one_line(error)}); give a file instead") from None
-    name, config, column = HUB.get(source, (source.removeprefix("hub:"), None, "text"))
-    column = field or column
-
-    def rows() -> Iterator[str | None]:
-        try:
-            for row in datasets.load_dataset(name, config, split="train", streaming=True):
-                if column not in row:
-                    raise ValueError(f"no column '{column}'; there are {', '.join(row)}: name one with --field")
-                if not isinstance(row[column], str | None):
-                    raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text")
-                yield row[column]
-        except Exception as error:  # errors of `datasets` have no common class
-            raise ValueError(f"{source} cannot be read: {_one_line(error)}") from None
-
-    return rows()
+        if where:  # checked first, because `datasets` tries for half a minute before it gives up
+            huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
+        for row in datasets.load_dataset(name, config, split="train", streaming=True, **options):
+            if column not in row:
+                raise ValueError(f"no column '{column}'; there are {', '.join(row)}: name one with --field")
+            if not isinstance(row[column], str | None):
+                raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text; name one with --field")
+            yield row[column]
+    except Exception as error:  # errors of `datasets` and of HTTP libraries have no common class
+        raise ValueError(
+            f"{source} cannot be read{where}: {_one_line(error)}; give another source, or --field"
+        ) from None
 
 
 def _one_line(value: object) -> str:
-    """The value as part of a sentence."""
+    """The value on one line, for an error message."""
     text = " ".join(str(value).split()).rstrip(".") or type(value).__name__
     return text if len(text) <= 200 else text[:200] + " …"

@@ -25,7 +25,7 @@ from ddot.core.annealing import greedy, greedy_words
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
-from ddot.evaluation.filling import Filling, Kept, Product, Written, guessed_lengths, planned_lengths, true_lengths
+from ddot.evaluation.filling import LENGTHS, Filling, Kept, Product, Written, learnt_from
 from ddot.evaluation.rows import BASE, UNFILLED
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
@@ -108,7 +108,7 @@ def _kept() -> Iterator[Contender]:
             name, label = f"{one.name}-kept{suffix}", f"{one.label}, words kept{how}"
             yield replace(one, name=name, label=label, filling=filling, variant="kept")
     for one in starts[:2]:
-        filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=MostCertainFirst()), planned_lengths)
+        filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=MostCertainFirst()), LENGTHS["planned"])
         name, label = f"{one.name}-planned", f"{one.label}, planned lengths"
         yield replace(one, name=name, label=label, filling=filling, variant="kept")
 
@@ -124,10 +124,10 @@ _ENTRIES: Iterable[Contender] = (
     Contender("expand", "expand / delete", Look("#AA4499", ">"), Written(ExpandDelete()), "smollm2_expand"),
     *_revealed(),
     *_kept(),
-    Contender("planned", "planned lengths, still slots", Look("#7A7A7A", "*"), Kept(_STILL, planned_lengths)),
-    Contender("fixed-guessed", "fixed length, guessed", _FIXED, Kept(_STILL, guessed_lengths), "smollm2_fixed"),
+    Contender("planned", "planned lengths, still slots", Look("#7A7A7A", "*"), Kept(_STILL, LENGTHS["planned"])),
+    Contender("fixed-guessed", "fixed length, guessed", _FIXED, Kept(_STILL, LENGTHS["guessed"]), "smollm2_fixed"),
     Contender(
-        "fixed-oracle", "fixed length, oracle", _FIXED, Kept(_STILL, true_lengths), "smollm2_fixed", reference=True
+        "fixed-oracle", "fixed length, oracle", _FIXED, Kept(_STILL, LENGTHS["true"]), "smollm2_fixed", reference=True
     ),
     Contender("infill", "ddot infill", _PRODUCT, Product()),
     Contender("infill-told", "ddot infill, told lengths", _PRODUCT, Product(told=True), reference=True),
@@ -168,4 +168,4 @@ def learnt(name: str, recipe: str | None) -> bool:
     filling = contender(name).filling
     if recipe not in RECIPES or filling is None:
         return True
-    return any(filling.learnt_from(plan.method) for plan in RECIPES[recipe]().plans)
+    return any(learnt_from(filling, plan.method) for plan in RECIPES[recipe]().plans)

@@ -114,9 +114,6 @@ class Product:
     def tasks(self) -> tuple[str, ...]:
         return ("located",) if self.told else TASKS
 
-    def learnt_from(self, trained: Trainable) -> bool:
-        return isinstance(trained, DDOT | FixedLength | Outline)
-
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
         model, items, located = asked.model.model, asked.items, asked.located
         size = max(asked.model.batch, _CHUNK * model.threads)
@@ -138,10 +135,6 @@ class Written:
     def tasks(self) -> tuple[str, ...]:
         """The tasks it can do: "located" if it can be told where words are missing, "free" if it need not be."""
         return ("free",) if isinstance(self.method, LeftContext) else TASKS
-
-    def learnt_from(self, trained: Trainable) -> bool:
-        """Whether a model trained by this method has learnt to fill so."""
-        return _learnt(self.method, trained)
 
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
         model, prompted = asked.model, asked.prompted
@@ -165,9 +158,6 @@ class Kept:
     method: DDOT | FixedLength
     lengths: ChooseLengths | None = None
     tasks: tuple[str, ...] = TASKS
-
-    def learnt_from(self, trained: Trainable) -> bool:
-        return _learnt(self.method, trained)
 
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
         denoiser, tokenizer, prompted = asked.model.denoiser, asked.model.tokenizer, asked.prompted
@@ -198,8 +188,11 @@ class Kept:
 Filling = Product | Written | Kept
 
 
-def _learnt(mine: Method, trained: Trainable) -> bool:
-    """The same method; for DDOT also the same coupling, from starts that were trained."""
+def learnt_from(filling: Filling, trained: Trainable) -> bool:
+    """Whether a model trained by this method has learnt to fill so. DDOT: with the same coupling, from such starts."""
+    if isinstance(filling, Product):
+        return isinstance(trained, DDOT | FixedLength | Outline)
+    mine = filling.method
     if not isinstance(mine, DDOT):
         return isinstance(trained, type(mine))
     return (
@@ -230,3 +223,6 @@ def guessed_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.
             gap_length[places[number : number + 1]] = len(share)
         found.append(gap_length)
     return found
+
+
+LENGTHS: dict[str, ChooseLengths] = {"planned": planned_lengths, "true": true_lengths, "guessed": guessed_lengths}

@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
+from ddot.core.codes import UNKNOWN
 from ddot.core.gaps import gap_hints
-from ddot.core.records import UNKNOWN, Example, Prompt
+from ddot.core.records import Example, Prompt
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.template import LONGEST, Template, parse, write
@@ -241,7 +242,6 @@ def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
 
 
 def read_items(file: Path) -> list[Item]:
-    """The items of a benchmark file."""
     if not file.is_file():
         raise FileNotFoundError(f"no benchmark at {file}; wanted a .jsonl file of items")
     try:

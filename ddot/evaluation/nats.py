@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from ddot.core.records import NOT_PROMPT, Example, State, to_device
+from ddot.core.codes import NOT_PROMPT
+from ddot.core.records import Example, State, to_device
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import Item, Passage, Program, Prompted, read_set
 from ddot.evaluation.metrics.fluency import Causal
@@ -104,9 +105,8 @@ def after_outline(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 3
         keys = np.zeros(rows, np.uint64)
         slots = Outline(3.0).prepare(some, L, np.zeros(rows, np.float32), keys, model.vocabulary)
         slots = to_device(slots, model.device)
-        state = State(slots.x_0, slots.z_0, slots.hint, slots.gap_length, slots.t)
         asked, target = targets(slots, model.vocabulary)
-        logits, true = model.logits(model.read(state, left_to_right)[0][asked]).float(), target[asked]
+        logits, true = model.logits(model.read(slots.state(), left_to_right)[0][asked]).float(), target[asked]
         word = true < base
         among_words = cross_entropy(logits[word, :base], true[word], reduction="sum").item()
         words, ends = words + among_words, ends + cross_entropy(logits, true, reduction="sum").item() - among_words

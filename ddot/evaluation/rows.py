@@ -26,9 +26,9 @@ class Raw(dict[str, Any]):
         self.place = place
 
 
-def place_of(line: Mapping[str, Any], number: int | None = None) -> str:
+def place_of(line: Mapping[str, Any]) -> str:
     """The file and line number of a record, for error messages."""
-    return line.place if isinstance(line, Raw) else "a row" if number is None else f"row {number}"
+    return line.place if isinstance(line, Raw) else "a row"
 
 
 def is_number(value: Any) -> bool:
@@ -104,7 +104,6 @@ class Row(Identity):
         return replace(self, **said, metrics={**self.metrics, **metrics})
 
     def json(self) -> dict[str, Any]:
-        """The line of a file."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         first = {name: said.pop(name) for name in ("model", "method")}
         metrics = said.pop("metrics")
@@ -155,9 +154,9 @@ def _fields(record: Any) -> dict[str, tuple[type, bool]]:
 _FIELDS = {record: _fields(record) for record in _COMMANDS}
 
 
-def parse(record: type[R], line: Mapping[str, Any], number: int | None = None) -> R:
+def parse(record: type[R], line: Mapping[str, Any]) -> R:
     """The record of a JSON line. A field that is missing or holds something else is refused."""
-    place, said = place_of(line, number), dict[str, Any]()
+    place, said = place_of(line), dict[str, Any]()
     for name, (kind, required) in _FIELDS[record].items():
         if name not in line and required:
             raise ValueError(f"{place} has no '{name}'; wanted rows as `ddot {_COMMANDS[record]}` writes them")
@@ -192,14 +191,10 @@ def measured(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     Rows of `ddot nats` add to those of their model on their set.
     """
     found: dict[Any, Row] = {}
-    for number, line in enumerate(lines, 1):
-        if not is_measurement(line):
-            continue
+    for line in filter(is_measurement, lines):
         if "text" in line:
-            raise ValueError(
-                f"{place_of(line, number)} is a text; give the file of rows beside it, without .texts in its name"
-            )
-        row = parse(Row, line, number)
+            raise ValueError(f"{place_of(line)} is a text; give the file of rows beside it, without .texts in its name")
+        row = parse(Row, line)
         # The unfilled prompt is the same whatever the model, the task, the steps and the seed.
         key = (row.dataset, row.split, row.items) if row.method == UNFILLED else row.key
         found[key] = found[key].updated(row) if key in found else row

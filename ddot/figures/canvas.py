@@ -42,7 +42,6 @@ def canvas(width: float, height: float) -> Iterator[Any]:
 
 
 def image(figure: Any, form: str) -> bytes:
-    """The finished file."""
     file = io.BytesIO()
     figure.savefig(file, format=form, dpi=160, metadata={"Date": None} if form == "svg" else {})
     return file.getvalue()

@@ -193,7 +193,6 @@ Look = tuple[str, str, Any]  # colour, mark, dashes
 
 
 def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
-    """Write the charts to a file."""
     form = form_of(path)
     columns = min(_COLUMNS, len(charts))
     rows = -(-len(charts) // columns)

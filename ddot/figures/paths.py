@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from ddot.core.codes import PAD, PROMPT, RESPONSE
 from ddot.core.coupling import Coupling
 from ddot.core.positions import Terminal
-from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.core.rng import generator, row_keys
 from ddot.data.masks import Blocks, Units
 from ddot.figures.canvas import printable

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
+from ddot.core.codes import PAD, PROMPT, RESPONSE
 from ddot.core.coupling import Coupling, couple, couple_independently
 from ddot.core.positions import Terminal, random_terminal
-from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.figures.canvas import canvas, form_of, image, printable, spread
 from ddot.figures.paths import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 from ddot.files import write_whole

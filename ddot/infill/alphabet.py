@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary as pieces of text, and which of them may stand where."""
+"""The tokens of a vocabulary as pieces of text, and where each may appear in a fill."""
 
 import sys
 from bisect import bisect_left
@@ -14,10 +14,10 @@ from torch import Tensor
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.spacing import CLOSERS, MARKS
 
-# Parts of words that stand apart in tokenised text: "won 't", "Obama 's".
+# Clitics, which tokenised text sets off with a space: "won 't", "Obama 's".
 _ENDINGS = {"'s", "'t", "n't", "'re", "'ve", "'ll", "'d", "'m", "’s", "’t", "’re", "’ve", "’ll", "’d", "’m"}
 
-# Words of three letters and more that any sentence may hold twice.
+# Function words of three letters and more: repeating them in a sentence is normal.
 SMALL_WORDS = (
     "all and any are but can did for get got had has her him his how its may nor not now off one our out own per put "
     "say see she the too two use was way who why yet you "
@@ -27,12 +27,16 @@ SMALL_WORDS = (
     "when where which while whom whose will with within without would your"
 )
 
-# What may stand at the first slot of a blank, and at the others.
+# Rules for the first token of a blank (after a space, after a word, attached to an opening mark), and for later ones.
 FIRST_APART, FIRST_AFTER_WORD, FIRST_GLUED, LATER = range(4)
 
 
 class Alphabet:
-    """The tokens of a vocabulary as pieces of text: which begin a word, which go on with one, which are neither."""
+    """The tokens of a vocabulary as pieces of text: which begin a word, which continue one, which do neither.
+
+    `mark`: punctuation after a space; `loose`: what only tokenised text writes so (" ,", " 's"); `closes`: attached
+    closing punctuation; `word`: the letters and digits of a word that has begun.
+    """
 
     def __init__(self, tokenizer: Tokenizer):
         base, rows = tokenizer.vocabulary.base, tokenizer.vocabulary.rows
@@ -47,7 +51,7 @@ class Alphabet:
         for row, piece in enumerate(pieces):
             bare = piece.removeprefix(" ")
             if piece == " ":
-                self.space[row] = True  # some vocabularies write numbers as a space and digits
+                self.space[row] = True  # some vocabularies encode a number as a space and its digits
             elif bare and bare.isprintable() and " " not in bare and "�" not in bare and not _is_marker(bare):
                 self.begins[row] = bare != piece
                 self.goes_on[row] = bare == piece
@@ -59,11 +63,11 @@ class Alphabet:
             raise ValueError("the tokenizer has no tokens that begin a word with a space; it cannot fill blanks")
 
     def spell(self, tokens: Int[np.ndarray, "n"]) -> str:
-        """The text of tokens, with the leading space of the first one if it has one."""
+        """The text of the tokens, including a leading space."""
         return "".join(self.pieces[token] for token in tokens.tolist())
 
     def spellings(self, word: str, encode: Callable[[str], Int[np.ndarray, "_"]]) -> list[tuple[int, ...]]:
-        """The usual ways to write a word in tokens: in small letters and capitals, after a space or glued."""
+        """The usual encodings of a word: in lower and upper case, with and without a space before it."""
         forms = {word, word.lower(), word.upper(), word.capitalize(), word.title()}
         ways = {tuple(encode(lead + form).tolist()) for form in forms for lead in (" ", "")}
         small = word.lower()
@@ -71,7 +75,7 @@ class Alphabet:
 
     @cached_property
     def token_of(self) -> dict[str, int]:
-        """The token of each piece of a word."""
+        """The token of each piece that begins or continues a word."""
         text = self.begins | self.goes_on
         return {piece: row for row, piece in enumerate(self.pieces) if text[row]}
 
@@ -85,7 +89,7 @@ class Alphabet:
         return [self.token_of[piece] for piece in self._in_order[slice(*ends)]]
 
     def spelling_on(self, letters: str) -> list[int]:
-        """The tokens that begin with these letters, or spell as many of them as the tokenizer would."""
+        """The tokens with which these letters can be spelt: all that begin with them, or a first part of them."""
         usual = self.pieces[int(self.encode(letters)[0])]
         parts = [usual] if letters.startswith(usual) and usual in self.token_of else self._prefixes(letters)
         return sorted({*self.beginning_with(letters), *(self.token_of[part] for part in parts)})
@@ -95,23 +99,23 @@ class Alphabet:
 
     @cached_property
     def says(self) -> Bool[np.ndarray, "V"]:
-        """Tokens that are a word or a part of one, no mark."""
+        """Tokens that are a word or a part of one, not punctuation."""
         return self.word | (self.begins & ~self.mark)
 
     @cached_property
     def no_text(self) -> tuple[int, ...]:
-        """The ordinary tokens that may stand nowhere: white space, parts of characters, markers."""
+        """The ordinary tokens that no fill may contain: white space, parts of characters, markers."""
         text = self.begins | self.goes_on | self.space
         return tuple(np.flatnonzero(~text[: self.base]).tolist())
 
     @cached_property
     def loose_marks(self) -> tuple[int, ...]:
-        """Tokens that are a mark or an ending after a space, as only tokenised text has them."""
+        """Punctuation and clitics after a space, which only tokenised text contains."""
         return tuple(np.flatnonzero(self.loose).tolist())
 
     @cached_property
     def telling(self) -> Bool[Tensor, "V"]:
-        """Tokens that begin a word which tells something: a reader notices when it comes twice."""
+        """Tokens that begin a content word: a reader notices when it is repeated."""
         bare = [piece.removeprefix(" ") for piece in self.pieces]
         small = set(SMALL_WORDS.split())
         tells = [len(word) >= 3 and word.isalpha() and word.lower() not in small for word in bare]
@@ -119,10 +123,9 @@ class Alphabet:
 
     @cached_property
     def allowed(self) -> Bool[Tensor, "rules V"]:
-        """For each rule the tokens that may stand there: FIRST_APART … LATER, then the same where words are counted.
-
-        There a mark after a space is not a word; in tokenised text, whose rules come third, it is. The last four are
-        for a blank that must hold a word: it does not begin with a mark.
+        """The tokens that each rule allows. Four groups of FIRST_APART … LATER: any fill; fills with counted words,
+        where punctuation after a space is not a word; the same in tokenised text, where it is; and fills that must
+        contain a word, which do not begin with punctuation.
         """
         begin = self.begins | self.space
         rules = [begin, begin | self.closes, self.word, begin | self.goes_on]
@@ -132,5 +135,5 @@ class Alphabet:
 
 
 def _is_marker(piece: str) -> bool:
-    """Markers of a language model's training, such as <|im_start|>, are no text; nor are blanks, or parts of one."""
+    """Whether a piece is a control token such as <|im_start|>, or a blank or a part of one: neither is text."""
     return (len(piece) > 2 and piece[0] == "<" and piece[-1] == ">") or set(piece) == {"_"}

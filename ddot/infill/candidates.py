@@ -1,4 +1,4 @@
-"""Words for a blank of one word, with their chances: those of one token, and the best of several."""
+"""Candidate words for a one-word blank, with their probabilities: words of one token and of two."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,12 +18,12 @@ from ddot.infill.lengths import conditioned
 from ddot.infill.view import lay_out
 from ddot.methods.fixed_length import FixedLength
 
-_COUNTED = 4  # rules for slots whose words are counted come after so many (`Alphabet.allowed`)
+_COUNTED = 4  # index of the first rule for counted words (`Alphabet.allowed`)
 _MOST_TOKENS = 2
 
 
 class Candidate(NamedTuple):
-    """A word, and the chance that it is the one that is missing."""
+    """A word, and the probability that it is the missing one."""
 
     word: str
     chance: float
@@ -89,12 +89,12 @@ def _written(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
 
 
 def _shares(logits: Float[Tensor, "n V"], allowed: Bool[Tensor, "V"]) -> Float[Tensor, "n V"]:
-    """The chances of tokens among those allowed."""
+    """Token probabilities, renormalised over those allowed."""
     return torch.softmax(logits.float().masked_fill(~allowed[: logits.shape[1]], -torch.inf), -1).cpu()
 
 
 def _length_chances(window: Window, chances: Float[Tensor, "n classes"] | None, engine: Engine) -> dict[int, float]:
-    """The chances that the word has one token, two, …; one, if the network plans no lengths."""
+    """The probability of each number of tokens in the word; 1 token if the network plans no lengths."""
     if chances is None:
         return {1: 1.0}
     fitting = conditioned(window.view, window.blanks, engine.planner.weighed(chances), engine.planner)
@@ -104,7 +104,7 @@ def _length_chances(window: Window, chances: Float[Tensor, "n classes"] | None, 
 
 
 def _next_chances(window: Window, length: int, tokens: Sequence[int], engine: Engine) -> Float[Tensor, "V"]:
-    """The chances of the next token of a word of so many, among those that may stand there."""
+    """The probabilities of the next token of a word of `length` tokens, among those allowed there."""
     prompt, (span,) = lay_out(window.view, window.blanks, [length])
     width = engine.shape.width(len(prompt) + length)
     start = FixedLength().start([prompt.example] * engine.shape.rows, width, window.key, engine.model.vocabulary)

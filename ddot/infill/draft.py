@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from ddot.core.records import UNKNOWN_LENGTH
+from ddot.core.codes import UNKNOWN_LENGTH
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import TOKENS_A_WORD

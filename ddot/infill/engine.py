@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from torch import Tensor
 
 from ddot.core.annealing import greedy
+from ddot.core.codes import UNKNOWN
 from ddot.core.projections import (
     keep_in_gaps,
     keep_out_of_closed,
@@ -26,7 +27,7 @@ from ddot.core.projections import (
     without,
     without_echo,
 )
-from ddot.core.records import UNKNOWN, Example, Prompt, State, Vocabulary
+from ddot.core.records import Example, Prompt, State, Vocabulary
 from ddot.core.rng import fold
 from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, Reveal
 from ddot.data.tokenizer import Tokenizer

@@ -52,9 +52,6 @@ def frame_of(state: State, seen: View, alphabet: Alphabet, vocabulary: Vocabular
     return Frame(float(state.t[row]), pieces, state.z[row].tolist(), given)
 
 
-_PARTS = {"text": str, "settings": dict, "frames": list}
-
-
 @dataclass(frozen=True)
 class Trace:
     """What was filled, how, and every moment of it."""
@@ -73,60 +70,33 @@ def save_trace(path: Path | str, text: str, settings: dict[str, Any], frames: Se
 
 
 def load_trace(path: Path | str) -> Trace:
-    """The trace in a file. A damaged one is refused with what is wrong with it."""
+    """The trace in a file; a damaged one is refused."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no trace at {path}; make one with ddot infill … --trace {path}")
     try:
         found = json.loads(path.read_bytes())
-    except ValueError as error:  # bad JSON and bad UTF-8 alike
-        raise _damaged(path, f"it is no JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise _damaged(path, f"it holds a {type(found).__name__}, not an object with {', '.join(_PARTS)}")
-    for name, kind in _PARTS.items():
-        if not isinstance(found.get(name), kind):
-            raise _damaged(path, f'"{name}" is missing or no {kind.__name__}')
-    if not found["frames"]:
-        raise _damaged(path, "it has no frames")
-    frames: list[Frame] = []
-    for number, each in enumerate(found["frames"], 1):
-        wrong = _wrong_with(each, frames[-1] if frames else None)
-        if wrong:
-            raise _damaged(path, f"in frame {number} {wrong}")
-        frames.append(Frame(float(each["t"]), each["pieces"], [float(p) for p in each["positions"]], each["given"]))
-    return Trace(found["text"], found["settings"], frames)
+        _check(found["text"], found["settings"], found["frames"])
+    except (ValueError, KeyError, TypeError) as error:  # bad JSON and bad UTF-8 alike
+        advice = f"write it again with ddot infill … --trace {path}"
+        raise ValueError(f"{path} is not a whole trace ({error}); {advice}") from None
+    return Trace(found["text"], found["settings"], [Frame(**each) for each in found["frames"]])
 
 
-def _damaged(path: Path, what: str) -> ValueError:
-    return ValueError(f"{path} is no whole trace: {what}; write it again with ddot infill … --trace {path}")
+def _check(text: Any, settings: Any, frames: Any) -> None:
+    if not (isinstance(text, str) and isinstance(settings, dict) and isinstance(frames, list) and frames):
+        raise ValueError("wanted a text, settings and frames")
+    given, last = frames[0]["given"], 1.0
+    for number, frame in enumerate(frames, 1):
+        lists = [frame[name] for name in ("pieces", "positions", "given")]
+        fits = len(frame) == 4 and frame["given"] == given and all(isinstance(each, list) for each in lists)
+        fits = fits and given and {len(each) for each in lists} == {len(given)}
+        fits = fits and all(isinstance(piece, str | None) for piece in frame["pieces"])
+        fits = fits and all(isinstance(each, bool) for each in frame["given"])
+        if not fits or not all(map(_is_number, (frame["t"], *frame["positions"]))) or not 0 <= frame["t"] <= last:
+            raise ValueError(f"frame {number} is damaged")
+        last = frame["t"]
 
 
-def _wrong_with(frame: Any, before: Frame | None) -> str:
-    """What is wrong with a frame that was read; empty if nothing."""
-    if not isinstance(frame, dict) or set(frame) != {"t", "pieces", "positions", "given"}:
-        return "there is not just t, pieces, positions and given"
-    if not (_is_number(frame["t"]) and 0 <= frame["t"] <= 1):
-        return f"t is {frame['t']!r}, not a number from 0 to 1"
-    checks = {
-        "pieces": (lambda each: each is None or isinstance(each, str), "texts or null"),
-        "positions": (_is_number, "finite numbers"),
-        "given": (lambda each: isinstance(each, bool), "true or false"),
-    }
-    for name, (is_right, wanted) in checks.items():
-        if not (isinstance(frame[name], list) and all(map(is_right, frame[name]))):
-            return f"{name} is no list of {wanted}"
-    sizes = {name: len(frame[name]) for name in checks}
-    slots = len(before.pieces) if before else sizes["pieces"]
-    if set(sizes.values()) != {slots}:
-        return f"there are {', '.join(f'{size} {name}' for name, size in sizes.items())}; {slots} of each were wanted"
-    if not slots:
-        return "there are no slots"
-    if before and frame["given"] != before.given:
-        return "other slots are given than in the frame before"
-    if before and frame["t"] > before.t:
-        return f"t rises from {before.t} to {frame['t']}"
-    return ""
-
-
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ddot.files import UNPACKING, is_packed, opened, pack_file, write_all, writing
-from ddot.infill.answers import Answers, Infill, Request
+from ddot.infill.answers import Answers, Request
 from ddot.infill.model import EMBEDDED_NAME, Model
 from ddot.infill.settings import Settings
 from ddot.interrupts import interruptions
@@ -31,6 +31,7 @@ NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
 _OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
 _OURS |= {each.name for each in fields(Settings)}
+_UNUSUAL = ("temperature", "top_p", "terminal", "avoid", "model")  # said where they are not the default
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,6 @@ def read_text(number: int, line: bytes, settings: Settings, free: bool = False) 
 
 
 def _decoded(number: int, line: bytes) -> str:
-    """A line as text."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -128,21 +128,16 @@ def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, An
 
 
 def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, Any]:
-    """The output for a line."""
     if found is None or line.request is None:
         return {"id": line.id, **line.carried, "error": line.error}
     settings = line.request.settings
     if not found.best:
         return {"id": line.id, **line.carried, "error": NO_ANSWER}
-    first, *others = (said(each.infill) for each in found.best)
+    every = [each.infill for each in found.best]
+    first, *others = ({"text": each.text, "fills": each.fills, "score": each.score} for each in every)
     more = {"alternatives": others} if settings.n > 1 else {}
     about = {"steps": settings.steps, "seed": settings.seed, "seconds": round(found.seconds, 3)}
     return {"id": line.id, **line.carried, **first, **more, **about, **_unusual(model_name, settings)}
-
-
-def said(infill: Infill) -> dict[str, Any]:
-    """What an output line says of an infill."""
-    return {"text": infill.text, "fills": infill.fills, "score": infill.score}
 
 
 def as_line(output: dict[str, Any]) -> bytes:
@@ -151,10 +146,8 @@ def as_line(output: dict[str, Any]) -> bytes:
 
 def _unusual(model_name: str, settings: Settings) -> dict[str, Any]:
     """The settings, and the model, of an answer that are not the default ones."""
-    names = ("temperature", "top_p", "terminal", "avoid")
-    usual = {name: getattr(Settings(), name) for name in names} | {"model": EMBEDDED_NAME}
-    used = {name: getattr(settings, name) for name in names} | {"model": model_name}
-    return {name: used[name] for name, value in usual.items() if used[name] != value}
+    usual, used = vars(Settings()) | {"model": EMBEDDED_NAME}, vars(settings) | {"model": model_name}
+    return {name: used[name] for name in _UNUSUAL if used[name] != usual[name]}
 
 
 @dataclass(frozen=True)
@@ -184,9 +177,9 @@ class Share:
 
 
 class Job:
-    """A source to fill and where the output goes, checked: mistakes are told before a model is loaded.
+    """A source to fill and its output, checked, so that mistakes are reported before a model is loaded.
 
-    A packed output (.gz, .xz) is written plain, under another name, and packed when all of it is there.
+    A compressed output (.gz, .xz) is written uncompressed under another name, and compressed when it is complete.
     """
 
     def __init__(
@@ -214,7 +207,7 @@ class Job:
 
     @contextmanager
     def _unpacked(self) -> Iterator[None]:
-        """A packed output that is whole, unpacked to be compared and added to; a refused one is left as it was."""
+        """Decompress a complete output to compare it and append to it; a refused one is left as it was."""
         if self.part == self.output or self.world > 1 or self.part.exists() or not self.output.exists():
             yield
             return
@@ -230,13 +223,12 @@ class Job:
             raise
 
     def _part(self, rank: int) -> Path:
-        """The file one process writes."""
         if self.world > 1:
             return self.output.with_name(f"{self.output.name}.part-{rank}-of-{self.world}")
         return self.output.with_name(f"{self.output.name}.part") if is_packed(self.output) else self.output
 
     def _sink(self) -> io.RawIOBase:
-        """Unbuffered: a line is in the file, or at the reader, as soon as it is there."""
+        """Unbuffered: readers see a line as soon as it is written."""
         if self.output == STREAM:
             sys.stdout.flush()
             return open(os.dup(sys.stdout.fileno()), "wb", buffering=0)
@@ -275,7 +267,7 @@ class Job:
             part.unlink()
 
     def _skip_finished(self) -> None:
-        """Go past the lines that are done. A last line that was cut off is removed.
+        """Skip the finished lines. A last line that was cut off is removed.
 
         A file that is not an output for this source is refused and left untouched.
         """
@@ -303,20 +295,19 @@ class Job:
         os.truncate(self.part, whole)
 
     def _difference(self, found: dict[str, Any], line: Line) -> str | None:
-        """What shows that an output line does not answer this input line; None if nothing does."""
-        for name, value in {"id": line.id, **line.carried}.items():
+        """The first field in which an output line does not match this input line; None if it matches."""
+        wanted: dict[str, Any] = {"id": line.id, **line.carried}
+        request = line.request
+        if request is not None and "error" not in found:
+            settings = request.settings
+            wanted |= {"seed": settings.seed, "steps": settings.steps, **dict.fromkeys(_UNUSUAL)}
+            wanted |= _unusual(self.model_name, settings)
+        for name, value in wanted.items():
             if json.dumps(found.get(name)) != json.dumps(value):
                 return name
-        if line.request is None:
-            return None if "error" in found else "text"
-        if "error" in found:
-            return "text"
-        settings, request = line.request.settings, line.request
-        wanted = {"seed": settings.seed, "steps": settings.steps, **_unusual(self.model_name, settings)}
-        for name in ("seed", "steps", "temperature", "top_p", "terminal", "avoid", "model"):
-            if json.dumps(found.get(name)) != json.dumps(wanted.get(name)):
-                return name
-        if ("alternatives" in found) != (settings.n != 1):
+        if request is None or "error" in found:
+            return None if request is None and "error" in found else "text"
+        if ("alternatives" in found) != (request.settings.n != 1):
             return "n"
         try:
             same_text = request.whole.text(found["fills"]) == found["text"]
@@ -374,7 +365,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _reached(output: Path) -> int:
-    """A pipe or a device opened for writing. One that nobody reads is refused, not waited for."""
+    """A pipe or a device, opened for writing. A pipe without a reader is refused, not waited for."""
     if stat.S_ISBLK(output.stat().st_mode):
         raise ValueError(f"{output} is a disk; --output must be a file, a pipe, or - for stdout")
     try:

@@ -1,7 +1,6 @@
-"""Who decides how many tokens a blank gets: `choose_lengths`, from the chances that a `Planner` gives to lengths."""
+"""How many tokens each blank gets: `choose_lengths`, from the distribution over lengths that a planner predicts."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,64 +17,49 @@ from ddot.methods.ddot import DDOT
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 
-# Decides the length of gaps from the chances of each length class: (gaps, classes), u (gaps,) → lengths.
+# The lengths of gaps from the distribution over length classes: (gaps, classes), u (gaps,) → lengths.
 ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], Float[Tensor, "gaps"]]
 
-# Tokens. In training all lengths up to 32 words were equally common; the blanks people leave are mostly short.
-_BREVITY = 10.0
+_BREVITY = 10.0  # tokens; see `GridPlanner`
 _SPARE, _SHARED = 18, 4  # slots beyond the prompt and its placeholders; widths are multiples of 4, to share batches
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread as evenly as any
 
 
-@runtime_checkable
-class Planner(Protocol):
-    """Asks a network for the length of gaps."""
+class GridPlanner:
+    """Predicts gap lengths from the prompt as DDOT starts, at t = 1: tokens on a grid among [mask]s.
+
+    In training all lengths up to 32 words were equally common; the blanks people leave are mostly short.
+    """
 
     def slots(self, prompt: Prompt, usual: int) -> int:
         """L for a prompt; `usual` is the network's."""
-        ...
-
-    def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
-        """For each prompt, the chances of each length class of the gap after each of its tokens."""
-        ...
-
-    def weighed(self, chances: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
-        """The same chances, with what is known of the blanks people leave and was not learnt."""
-        ...
-
-    def most_tokens(self, words: int) -> int:
-        """The most tokens for so many words."""
-        ...
-
-
-class GridPlanner:
-    """Reads the prompt as DDOT starts, at t = 1: tokens on a grid among [mask]s. Favours short fills."""
-
-    def slots(self, prompt: Prompt, usual: int) -> int:
         return roomy(len(prompt), usual)
 
     def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
+        """For each prompt, the distribution over length classes of the gap after each of its tokens."""
         return length_chances(model, prompts, np.zeros(len(prompts), np.uint64), L)  # a grid draws nothing
 
     def weighed(self, chances: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
-        return _favour_short(chances)
+        """The distribution, tilted towards short lengths."""
+        likely = chances * torch.exp(-gap_lengths.class_lengths() / _BREVITY)
+        return likely / likely.sum(-1, keepdim=True)
 
     def most_tokens(self, words: int) -> int:
+        """The most tokens for this many words."""
         return words  # a slot that may not begin a word would be forced to be half of one
 
 
 class TextPlanner:
-    """Reads the prompt as a text with one [mask] in every open gap (`methods.planning`).
+    """Predicts gap lengths from the prompt read as a text with one [mask] in every open gap (`methods.planning`).
 
-    How many slots are left over tells the network about how much is missing: in training, passages fill most of their
-    row. With `_SPARE` of them the median is right to within a token on everyday texts, stories, news and reviews (dev
-    sets; docs/log.md).
+    The number of spare slots tells the network how much is missing: in training, passages fill most of their row. With
+    `_SPARE` of them the median is right to within a token on everyday texts, stories, news and reviews (dev sets;
+    docs/log.md). The methods are those of `GridPlanner`.
     """
 
     def slots(self, prompt: Prompt, usual: int) -> int:
         placeholders = 0 if prompt.free else int(prompt.is_open.sum())
-        slots = len(prompt) + placeholders + _SPARE
-        return _SHARED * -(-slots // _SHARED)
+        return _SHARED * -(-(len(prompt) + placeholders + _SPARE) // _SHARED)
 
     def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
         start = to_device(Planning().start([prompt.example for prompt in prompts], L, model.vocabulary), model.device)
@@ -89,6 +73,7 @@ class TextPlanner:
         return words + min(words, 1) + words // 6  # marks; with more, a word is forced to go on where it should end
 
 
+Planner = GridPlanner | TextPlanner
 PLANNERS: dict[str, Planner] = {"grid": GridPlanner(), "text": TextPlanner()}
 
 
@@ -123,7 +108,7 @@ def choose_lengths(
 def conditioned(
     view: View, blanks: Sequence[Blank], chances: Float[Tensor, "n classes"], planner: Planner
 ) -> Float[Tensor, "n classes"]:
-    """The chances of lengths, given that gaps can hold the words their blanks ask for."""
+    """The distribution over lengths, conditioned on gaps holding the words their blanks ask for."""
     length, chances = gap_lengths.class_lengths(), chances.clone()
     for after in set(view.after):
         mine = [blank for blank, gap in zip(blanks, view.after, strict=True) if gap == after]
@@ -155,25 +140,19 @@ def within_bounds(
     return [a + int(b) for a, b in zip(least, beyond, strict=True)]
 
 
-def _favour_short(chances: Float[Tensor, "gaps classes"]) -> Float[Tensor, "gaps classes"]:
-    """The distribution over length classes, tilted towards short ones."""
-    likely = chances * torch.exp(-gap_lengths.class_lengths() / _BREVITY)
-    return likely / likely.sum(-1, keepdim=True)
-
-
 def mean_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
     """The expected length: least squared error, and totals that are right on average."""
     return chances @ gap_lengths.class_lengths(chances.device)
 
 
 def drawn_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
-    """A length drawn as the model says."""
+    """A length drawn from the model's distribution."""
     below = (chances.cumsum(-1) <= u[:, None]).sum(-1).clamp(max=chances.shape[-1] - 1)
     return gap_lengths.class_lengths(chances.device)[below]
 
 
 def roomy(prompt: int, usual: int = 64) -> int:
-    """How many slots to look at a prompt of so many tokens with, while lengths are unknown; `usual` is the network's.
+    """L for a prompt of this many tokens while gap lengths are unknown; `usual` is the network's.
 
     At least a quarter of the usual number is left for words, in steps of that quarter.
     """
@@ -185,7 +164,7 @@ def roomy(prompt: int, usual: int = 64) -> int:
 def length_chances(
     model: Denoiser, prompts: Sequence[Prompt], keys: UInt64[np.ndarray, "B"], L: int
 ) -> list[Float[Tensor, "n classes"]]:
-    """For each prompt, the chances of each length class of the gap after each of its tokens, seen at t = 1."""
+    """For each prompt, the distribution over length classes of the gap after each of its tokens, predicted at t = 1."""
     method = DDOT(terminal=grid_terminal)
     start = method.start([prompt.example for prompt in prompts], L, keys, model.vocabulary)
     chances = torch.softmax(model.gap_length_logits(to_device(start, model.device)), -1).cpu()
@@ -220,8 +199,8 @@ def expected_gap_lengths(
 def gathered(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """Expected lengths, gathered where text most likely goes; the total stays.
 
-    Where nobody says which gaps are open, each has a little of the expected text. Gaps are opened from the likeliest
-    on, each with the length it has when it is open, until the expected total is used up.
+    Where it is unknown which gaps are open, each has a little of the expected text. Gaps are opened from the likeliest
+    on, each with the length it has if open, until the expected total is used up.
     """
     total, when_open = length.sum(), length / np.maximum(chance_open, 1e-6)
     chosen = np.zeros_like(length)

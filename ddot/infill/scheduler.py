@@ -1,4 +1,4 @@
-"""Driving the engine: each step inside torch's contexts, many texts on threads or in chunks, results in order."""
+"""Drives the engine: each step inside torch's contexts, texts on threads or in chunks, results in order."""
 
 import threading
 from collections import deque
@@ -58,7 +58,7 @@ def inside(
 
 
 def result_of(steps: Generator[object, None, R]) -> R:
-    """The result of steps nobody watches."""
+    """Run the steps and return their result."""
     while True:
         try:
             next(steps)

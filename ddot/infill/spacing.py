@@ -1,20 +1,20 @@
-"""How a fill is set into the text, with the spaces a careful typist would put."""
+"""Inserts fills into the text with the spaces that English typography asks for."""
 
 from collections.abc import Sequence
 
 from ddot.infill.template import Template
 
-# After these a word follows without a space, and before these it ends without one.
+# No space follows the first, and no space precedes the second.
 _OPENERS = set("([{“‘«¿¡/-–—@#$£€_\\")
 CLOSERS = set(".,;:!?)]}%…”’»'\"-–—/°_،؛؟")
-_TIGHT = set("=+*<>&|~^`")  # of formulas and markup; what a user writes beside a blank, no word of prose begins so
-MARKS = set(".,;:!?)]}%")  # never stand after a space in ordinary text
+_TIGHT = set("=+*<>&|~^`")  # formulas and markup: no space on either side of a blank
+MARKS = set(".,;:!?)]}%")  # never preceded by a space in ordinary text
 _QUOTES = set("\"'")
-_LOOK_BACK = 2  # characters that tell an opening quote from a closing one
+_LOOK_BACK = 2  # characters needed to tell an opening quote from a closing one
 
 
 def opens(before: str) -> bool:
-    """Whether a word after this text follows without a space: it ends with an opening bracket, quote or hyphen."""
+    """Whether a word follows this text without a space: the text ends with an opening bracket or quote, or a hyphen."""
     last = before[-1]
     if last in _QUOTES:
         return len(before) == 1 or before[-2].isspace() or before[-2] in _OPENERS | _TIGHT | {":"}
@@ -22,21 +22,21 @@ def opens(before: str) -> bool:
 
 
 def closes(after: str) -> bool:
-    """Whether a word before this text ends without a space: it begins with a mark, a closing quote or a hyphen."""
+    """Whether a word precedes this text without a space: it begins with punctuation, a closing quote or a hyphen."""
     if after[0] == '"':
         return not after[1:2].isalnum()
     return after[0] in CLOSERS or after[0] in _TIGHT or _unspaced(after[0])
 
 
 def _unspaced(character: str) -> bool:
-    """Chinese and Japanese set no spaces between words."""
+    """Chinese and Japanese put no spaces between words."""
     return "\u3001" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or "\uff01" <= character <= "\uffef"
 
 
 def set_fill(raw: str, before: str, after: str, apart: bool = False) -> str:
-    """The fill as it stands between the text before and the text after, with the spaces it needs on either side.
+    """The fill with the spaces it needs between the text before and the text after.
 
-    `apart`: both are words of their own; only marks may touch them.
+    `apart`: both are separate words, which only punctuation may touch.
     """
     words = " ".join(raw.split())
     if not words:
@@ -49,7 +49,7 @@ def set_fill(raw: str, before: str, after: str, apart: bool = False) -> str:
 
 
 def set_fills(template: Template, raw: Sequence[str]) -> list[str]:
-    """The fills of the first blanks as they stand in the text; what later blanks get is not known yet."""
+    """The fills of the first blanks with their spaces; later blanks are not filled yet."""
     fills: list[str] = []
     before = ""
     for number, each in enumerate(raw):
@@ -60,7 +60,7 @@ def set_fills(template: Template, raw: Sequence[str]) -> list[str]:
 
 
 def _following(template: Template, raw: Sequence[str], number: int) -> str:
-    """The literal text right after a blank, empty blanks passed over; none where another fill comes first."""
+    """The literal text right after a blank, skipping empty blanks; empty if another fill comes first."""
     for later in range(number + 1, len(template.blanks)):
         if template.literals[later] or later >= len(raw) or raw[later].strip():
             return template.literals[later]

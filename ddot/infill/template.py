@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LONGEST = 64  # words a blank may be asked to hold
+LONGEST = 64  # largest bound of a blank, in words
 
-# All backslashes before a blank, or none of them: looking from each of a million would take a million squared looks.
+# The look-behind takes all backslashes at once: trying each of a million would take quadratic time.
 _BLANK = re.compile(r"(?<!\\)(?P<slashes>\\*)(?:_{3,}|<mask>|\[MASK\]|\[blank\]|<extra_id_[0-9]+>)")
 
 
@@ -26,11 +26,11 @@ class Blank:
 
     @property
     def counted(self) -> bool:
-        """Whether its words have to be counted: one word or more is just a first token that begins one."""
+        """Whether its words must be counted; "one word or more" only constrains the first token."""
         return self.least > 1 or self.most is not None
 
     def holds(self, fill: str) -> bool:
-        """Whether a text has as many words as are asked for."""
+        """Whether the number of words of a fill is within the bounds."""
         words = len(fill.split())
         return self.least <= words and (self.most is None or words <= self.most)
 
@@ -45,7 +45,7 @@ class Blank:
 class Template:
     """Literal text around blanks: literals[0], blank 0, literals[1], …, literals[-1].
 
-    `apart`: literals are words of their own, so fills are set off by spaces whatever the words look like.
+    `apart`: literals are separate words, so fills are always set off by spaces.
     """
 
     literals: tuple[str, ...]
@@ -70,11 +70,11 @@ class Template:
 
 
 def parse(source: str) -> Template:
-    """The template a user wrote. Mistakes are reported with the character they stand at, counted from 1."""
+    """The template that a user wrote. Errors name the position of the character, counted from 1."""
     if not source.strip():
         raise ValueError("the text is empty; write a sentence with ___ where words are missing")
     _check_characters(source)
-    literals: list[list[str]] = [[]]  # as pieces: adding to a long string again and again would take quadratic time
+    literals: list[list[str]] = [[]]  # in pieces: appending to a long string repeatedly would take quadratic time
     blanks = []
     place = 0
     while match := _BLANK.search(source, place):
@@ -96,7 +96,7 @@ def parse(source: str) -> Template:
 
 
 def _bounds(source: str, place: int) -> tuple[Blank, int]:
-    """(the blank, where the text goes on) for what may follow a blank: bounds in braces, or \\{ for a plain brace."""
+    """(the blank, where the text continues) after the marker of a blank: bounds in braces, or \\{ for a plain brace."""
     if source.startswith("\\{", place):
         return Blank(), place + 1
     if not source.startswith("{", place):
@@ -109,7 +109,7 @@ def _bounds(source: str, place: int) -> tuple[Blank, int]:
     bounds = _short(source[place:end])
     numbers = [part.strip() for part in source[place + 1 : end - 1].split(",")]
     if len(numbers) > 2 or not any(numbers) or not re.fullmatch("[0-9]*", "".join(numbers)):
-        raise ValueError(f"the bounds {bounds} {where} are no numbers; {advice}")
+        raise ValueError(f"the bounds {bounds} {where} are not numbers; {advice}")
     least, most = _number(numbers[0]) or 0, _number(numbers[-1])
     if max(least, most or 0) > LONGEST:
         raise ValueError(f"the bounds {bounds} {where} ask for too much; a blank holds up to {LONGEST} words")
@@ -119,15 +119,15 @@ def _bounds(source: str, place: int) -> tuple[Blank, int]:
 
 
 def _number(digits: str) -> int | None:
-    """The number, LONGEST + 1 for any that is larger (Python refuses to read thousands of digits), None for none."""
+    """The number, at most LONGEST + 1 (Python refuses to parse thousands of digits); None if there are no digits."""
     return min(int(digits.lstrip("0")[:9] or 0), LONGEST + 1) if digits else None
 
 
 def write(template: Template) -> str:
-    """A text that `parse` reads as this template, whatever its literals hold."""
+    """The inverse of `parse`, for any literals."""
     pieces = [_escaped(template.literals[-1])]  # from the end on
     for literal, blank in zip(template.literals[-2::-1], template.blanks[::-1], strict=True):
-        # Bounds end a blank: what comes next is not read as part of it.
+        # Bounds end the marker, so that what follows is not read as part of it.
         runs_on = next(filter(None, reversed(pieces)), "").startswith(("_", "{", "\\{"))
         most = "" if blank.most is None else blank.most
         bounds = f"{{{blank.least},{most}}}" if blank != Blank() or runs_on else ""
@@ -137,12 +137,12 @@ def write(template: Template) -> str:
 
 
 def _escaped(literal: str) -> str:
-    """The literal with a backslash before everything that looks like a blank."""
+    """The literal with a backslash before everything that would be read as a blank."""
     return _BLANK.sub(lambda match: "\\" * (len(match["slashes"]) + 1) + match[0], literal)
 
 
 def free(source: str) -> Template:
-    """A template for words that must appear in order, with a blank wherever text may go: around and between them."""
+    """A template of words that must appear in order, with an optional blank before, between and after them."""
     words = source.split()
     if not words:
         raise ValueError("the text is empty; give the words that must appear, in order")
@@ -152,20 +152,20 @@ def free(source: str) -> Template:
 
 
 def avoided(words: Sequence[str]) -> re.Pattern[str]:
-    """Finds these words or phrases, whole and in small letters or capitals; nothing if there are none."""
+    """A pattern that finds these words or phrases, whole and in any case."""
     ways = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
     return re.compile(rf"(?<!\w)(?:{ways})(?!\w)" if ways else "(?!)", re.IGNORECASE)
 
 
 def between(before: str, after: str, most: int | None = None) -> Template:
-    """A template of one blank between two texts that are literal, whatever they look like; at most so many words."""
+    """A template of one blank of at most `most` words between two literal texts; nothing in them is read as a blank."""
     _check_characters(before)
     _check_characters(after)
     return Template((before, after), (Blank(0, most),))
 
 
 def lock(template: Template, fills: Sequence[str | None]) -> Template:
-    """The template with some blanks filled for good: a text in `fills` locks its blank, None leaves it open."""
+    """The template with some blanks replaced by their fills; None leaves a blank open."""
     if len(fills) != len(template.blanks):
         raise ValueError(
             f"{len(fills)} fills for {len(template.blanks)} blanks; give one a blank, None to leave it open"
@@ -190,7 +190,7 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
 
 
 def _check_characters(text: str) -> None:
-    """Refuse half characters, which no file and no tokenizer can hold."""
+    """Refuse lone surrogates, which neither UTF-8 nor a tokenizer can encode."""
     half = re.search("[\ud800-\udfff]", text)
     if half:
         raise ValueError(
@@ -200,7 +200,7 @@ def _check_characters(text: str) -> None:
 
 
 def _short(text: str, around: int = 0) -> str:
-    """The text in quotes, or as much of it as is good to read, around a place."""
+    """The text in quotes, abbreviated around a position."""
     start = max(0, min(around - 29, len(text) - 59))
     shown = text[start : start + 59]
     return repr("…" * (start > 0) + shown + "…" * (start + 59 < len(text)))

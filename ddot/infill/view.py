@@ -1,6 +1,6 @@
-"""Between a template and token ids: what the network sees of a text, or of the part around the next blanks.
+"""From templates to token ids: what the network reads of a text, or of the window around the next blanks.
 
-The literal text never passes through tokens: the answer is made of the template's own characters and the fills.
+Literal text is never decoded from tokens: an answer consists of the template's own characters and the fills.
 """
 
 from collections.abc import Sequence
@@ -9,26 +9,27 @@ from itertools import pairwise
 
 import numpy as np
 
+from ddot.core.codes import UNKNOWN
 from ddot.core.gaps import gap_hints
-from ddot.core.records import UNKNOWN, Example, Prompt
+from ddot.core.records import Example, Prompt
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, FIRST_GLUED
 from ddot.infill.spacing import CLOSERS, closes, opens
 from ddot.infill.template import Blank, Template
 
-SLOTS = 128  # the most the network is given at once
-_FOR_A_BLANK = 12  # slots set aside for a blank of unknown length
+SLOTS = 128  # maximum length of a window
+_FOR_A_BLANK = 12  # slots reserved for a blank of unknown length
 _FOR_A_GAP = 3  # the same where every gap between words is a blank
-_CONTEXT = 40  # slots that are always left for text around the blanks
-_LOOK = 2_000  # characters on either side that are looked at
+_CONTEXT = 40  # slots always left for text around the blanks
+_LOOK = 2_000  # characters considered on either side
 TOKENS_A_WORD = 1.25
 
 
 @dataclass(frozen=True)
 class View:
-    """What the network sees of a template: prompt tokens, after which of them each blank lies, how it may begin.
+    """What the network reads of a template: prompt tokens, the token that precedes each blank, the rule for its first.
 
-    `pieces` is what each prompt token stands for. A character of several tokens stands at the first of them.
+    `pieces`: the text of each prompt token. A character of several tokens belongs to the first of them.
     """
 
     prompt: Prompt
@@ -38,10 +39,10 @@ class View:
 
 
 def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool = True, ends: bool = True) -> View:
-    """The template as tokens between two edge tokens. White space counts as one space; the answer keeps it as it was.
+    """The template as tokens between two edge tokens. White space is read as one space; answers keep it verbatim.
 
-    `located` tells the network where the blanks are; otherwise it must find out. `begins` and `ends` say whether the
-    text is whole or a part of a longer one.
+    `located`: hints tell the network where the blanks are. `begins`, `ends`: whether the text begins and ends here or
+    was cut from a longer one.
     """
     marks = [tokenizer.edge if whole else tokenizer.vocabulary.sep for whole in (begins, ends)]
     tokens, pieces = [marks[0]], [""]
@@ -70,7 +71,7 @@ def _first_rule(before: str, apart: bool) -> int:
 
 
 def raw_fill(fill: str, first: int) -> str:
-    """A user's own fill as the network would write it, with a space before it unless it is glued to what it follows."""
+    """A user's own fill as the network would write it: with a leading space unless it is attached to what precedes."""
     words = " ".join(fill.split())
     glued = first == FIRST_GLUED or (first == FIRST_AFTER_WORD and fill[:1] in CLOSERS)
     return words if glued or not words else " " + words
@@ -78,7 +79,7 @@ def raw_fill(fill: str, first: int) -> str:
 
 @dataclass(frozen=True)
 class Span:
-    """The slots start … stop − 1 of a row belong to a blank."""
+    """Slots start … stop − 1 of a row belong to this blank."""
 
     start: int
     stop: int
@@ -87,7 +88,7 @@ class Span:
 
 
 def lay_out(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> tuple[Prompt, list[Span]]:
-    """The prompt told how many tokens each gap gets, and the slots of each blank when `lengths` tokens go into them."""
+    """(the prompt conditioned on gap lengths, the slots of each blank) if blanks get `lengths` tokens."""
     gap_length = np.zeros(len(view.prompt), np.int64)
     spans = []
     for blank, after, first, length in zip(blanks, view.after, view.first, lengths, strict=True):
@@ -99,7 +100,7 @@ def lay_out(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> tupl
 
 @dataclass(frozen=True)
 class Window:
-    """A template of its own for the next blanks. `begins` and `ends`: it reaches the beginning or end of the text."""
+    """A template of the next blanks and their context. `begins`, `ends`: it reaches that end of the text."""
 
     template: Template
     begins: bool
@@ -107,14 +108,14 @@ class Window:
 
 
 def slots_for(blank: Blank, located: bool = True) -> int:
-    """How many slots to set aside for a blank. Most of those that a user did not place stay empty."""
+    """Number of slots to reserve for a blank. In the free task most gaps stay empty."""
     return max(_FOR_A_BLANK if located else _FOR_A_GAP, round(TOKENS_A_WORD * blank.least))
 
 
 def window(
     template: Template, fills: Sequence[str], tokenizer: Tokenizer, located: bool = True, slots: int = SLOTS
 ) -> Window:
-    """The next blanks of a template whose first ones are filled: as many as fit, in the text filled so far."""
+    """The window of the next blanks, as many as fit, in the text filled so far."""
     first = len(fills)
     whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
     before = whole[-_LOOK:]
@@ -141,14 +142,14 @@ def window(
 
 
 def tail(text: str, skip: int, tokenizer: Tokenizer) -> str:
-    """The text without its first `skip` tokens and without a word cut in two."""
+    """The text after its first `skip` tokens, from the next whole word on."""
     shorter = text[tokenizer.ends(text)[skip - 1] :]
     words = shorter.split(maxsplit=1)
     return shorter[len(shorter) - len(words[-1]) :] if len(words) > 1 else shorter
 
 
 def head(text: str, keep: int, tokenizer: Tokenizer) -> str:
-    """The first `keep` tokens of the text, without a word cut in two."""
+    """The first `keep` tokens of the text, up to the last whole word."""
     shorter = text[: tokenizer.ends(text)[keep - 1]] if keep else ""
     words = shorter.rsplit(maxsplit=1)
     return words[0] if len(words) > 1 else shorter

@@ -1,4 +1,4 @@
-"""What may be revealed at the slots of blanks: pieces of text that may stand there, as many words as are asked for."""
+"""Constraints on the tokens of blanks: which pieces of text are allowed, and how many words."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,13 +15,14 @@ from ddot.infill.template import Blank
 from ddot.infill.view import Span
 
 _LEAST_SCORE = -1e30
-_WORD, _WORDS = 4, 12  # rules of the first slot where a word is needed: the only slot, one of several
-# Nats. Two already end "clean and clean and clean"; BLEU does not notice (see docs/log.md).
+_WORD, _WORDS = 4, 12  # rules of the first slot if a word is required: in a blank of one slot, of several
+# Penalty of a repeated content word in nats. 2 already prevents "clean and clean and clean"; BLEU is the same
+# (docs/log.md).
 _TIRED = 3.0
 
 
 class Pieces:
-    """A restriction: at every slot of a blank only tokens that may stand there. `loose`: in tokenised text."""
+    """A restriction: each slot of a blank takes only tokens its rule allows. `loose`: the text is tokenised."""
 
     def __init__(
         self,
@@ -41,14 +42,14 @@ class Pieces:
 
     def __call__(self, state: State, prediction: Prediction) -> Prediction:
         allowed = self.allowed[self.rule[prediction.at]]
-        # What another restriction made impossible comes last: where it is all that may stand, it is taken.
+        # Tokens excluded by another restriction stay possible where this one allows no others.
         score = prediction.log_score.clamp(min=_LEAST_SCORE)
         score = score.masked_fill(~allowed[:, : score.shape[1]], -torch.inf)
         return dataclasses.replace(prediction, log_score=score)
 
 
 def _first_rule(span: Span, counted: int) -> int:
-    """The rule of the first slot. A blank that needs a word gets one there: all of it, if that is the only slot."""
+    """The rule of the first slot. A required word begins there, and is complete if that is the only slot."""
     if counted or not span.blank.least:
         return span.first + counted
     if span.stop - span.start == 1:
@@ -57,7 +58,7 @@ def _first_rule(span: Span, counted: int) -> int:
 
 
 class Fresh:
-    """A restriction that forbids nothing: words that stand in the text already are less likely to come again."""
+    """A penalty rather than a restriction: content words already in the text become less likely."""
 
     def __init__(self, alphabet: Alphabet, device: torch.device | str = "cpu"):
         self.cost = _TIRED * alphabet.telling.to(device, torch.float32)
@@ -70,7 +71,7 @@ class Fresh:
 
 
 class Avoiding:
-    """A restriction: no token that completes one of these sequences of tokens, in reading order."""
+    """A restriction: no token may complete one of these token sequences, in reading order."""
 
     def __init__(self, sequences: Sequence[Sequence[int]]):
         self.sequences = sequences
@@ -88,7 +89,7 @@ class Avoiding:
 
 
 class Forced:
-    """A restriction: at every slot the one token that is given for it."""
+    """A restriction: every slot takes its given token."""
 
     def __init__(self, tokens: Int[Tensor, "B L"]):
         self.tokens = tokens
@@ -100,11 +101,11 @@ class Forced:
 
 
 class WithinWords(Reveal):
-    """Reveals as another does, and keeps the number of words of every bounded blank within its bounds.
+    """Wraps another reveal and keeps the number of words of every bounded blank within its bounds.
 
-    The first token of a blank begins a word; so does every later one with a leading space. A token that would make too
-    many words, or leave too few slots for those still wanted, is not revealed yet; in the last step the best one of the
-    other sort takes its place. One of the two sorts always fits.
+    The first token of a blank begins a word, and so does every later one with a leading space. A token that would make
+    too many words, or leave too few slots for the words still required, stays masked; in the last step the best token
+    of the other sort (beginning a word or continuing one) replaces it. One of the two sorts always fits.
     """
 
     def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]]):
@@ -117,7 +118,7 @@ class WithinWords(Reveal):
         x = self.reveal(state, prediction, s, u, vocabulary)
         if not self.spans:
             return x
-        before, after = torch.stack([state.x, x]).tolist()  # of all rows: a GPU is waited for once, not for each blank
+        before, after = torch.stack([state.x, x]).tolist()  # one copy for all rows: each waits for a GPU
         new = [
             (row, i)
             for row, span in self.spans
@@ -141,7 +142,7 @@ class WithinWords(Reveal):
     def _judged(
         self, prediction: Prediction, x: Int[Tensor, "B L"], new: list[tuple[int, int]], s: float
     ) -> dict[tuple[int, int], "_Judged"]:
-        """What the network says of the newly revealed slots (row, slot)."""
+        """Scores of the newly revealed slots (row, slot)."""
         rows, slots = torch.tensor(new, device=x.device).T
         place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)[rows, slots]  # among the scores
         sure = prediction.log_score[place, x[rows, slots]].tolist()
@@ -157,9 +158,9 @@ class WithinWords(Reveal):
     def _changes(
         self, after: list[int], new: dict[int, "_Judged"], words: int, masked: int, blank: Blank, mask: int
     ) -> dict[int, int]:
-        """The newly revealed slots of a blank that hold another token than they should, and which.
+        """Replacements for newly revealed tokens of a blank that violate its bounds: slot → token.
 
-        `words` and `masked`: how many words had begun, and slots were masked, before this step.
+        `words` and `masked`: number of words begun and of masked slots before this step.
         """
         changed = {}
         for i in sorted(new, key=lambda i: -new[i].sure):
@@ -177,7 +178,7 @@ class WithinWords(Reveal):
 
 @dataclass(frozen=True)
 class _Judged:
-    """The score of a revealed token; in the last step also the best token that goes on with a word or begins one."""
+    """The score of a revealed token; in the last step also the best tokens that continue and begin a word."""
 
     sure: float
     best: list[int] | None

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ddot.core.annealing import Candidates
 from ddot.core.chunks import in_chunks
-from ddot.core.records import NOT_PROMPT, UNKNOWN_LENGTH, Example, State
+from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
+from ddot.core.records import Example, State
 from ddot.core.rng import fold, uniform
 from ddot.infill.draft import NOTHING, RULES, Draft, Gap, gaps
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window

@@ -15,22 +15,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ddot.core.annealing import Annealing, greedy
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
 from ddot.core.gaps import gaps_open_by_hint
-from ddot.core.records import (
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Slots,
-    State,
-    Vocabulary,
-    to_device,
-)
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator
+from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Cache, left_to_right
@@ -49,9 +39,7 @@ class Autoregressive:
         predicts, target = targets(slots, model.vocabulary)
         at = predicts.flatten().nonzero()[:, 0]
         sentence = _sentence(slots.kind)
-        state = State(
-            x=slots.x_0,
-            z=slots.z_0,
+        state = slots.state(
             hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # the sentence has no hints about what follows
             gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
             t=torch.zeros_like(slots.t),  # the input is never noisy
@@ -70,13 +58,8 @@ class Autoregressive:
             vocabulary.check(part.tokens)
             here = slice(widest - len(part.tokens), widest)
             x[row, here], hint[row, here], gap_length[row, here] = part.tokens, part.hints, part.gap_lengths
-        return State(
-            x=torch.from_numpy(x),
-            z=torch.from_numpy(in_line(hint != NOT_PROMPT, keys)),
-            hint=torch.from_numpy(hint),
-            gap_length=torch.from_numpy(gap_length),
-            t=torch.ones(len(rows)),
-        )
+        z, t = in_line(hint != NOT_PROMPT, keys), np.ones(len(rows), np.float32)
+        return State(*map(torch.from_numpy, (x, z, hint, gap_length, t)))
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state for every token written, at most L; t falls from 1 to 0. `steps` is unused: tokens come one by one.
@@ -152,10 +135,5 @@ def _sentence(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 
 def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep] sentence`: given tokens are marked in both parts, hints stand in the first."""
-    left, n = prompt_and_separator(example, L, vocabulary), len(example.tokens)
-    return Example(
-        tokens=np.concatenate([left.tokens, fitting(example.tokens, L)])[: 2 * L],
-        is_prompt=np.concatenate([left.is_prompt, example.is_prompt])[: 2 * L],
-        hint=np.concatenate([left.hints, np.full(n, UNKNOWN)])[: 2 * L],
-        gap_length=np.concatenate([left.gap_lengths, np.full(n, UNKNOWN_LENGTH)])[: 2 * L],
-    )
+    left = prompt_and_separator(example, L, vocabulary)
+    return joined(left, Example(fitting(example.tokens, L), example.is_prompt), most=2 * L)

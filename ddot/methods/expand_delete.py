@@ -12,14 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, UInt64
-from torch import Tensor
+from jaxtyping import Bool, Int
 
+from ddot.core.codes import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import closes_after, closes_before
-from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, generator
 from ddot.core.sampling import time_grid
+from ddot.core.shapes import Keys, Times
 from ddot.methods.flexible import repeated
+from ddot.methods.insertion import placed, rank
 from ddot.methods.layout import Table, fitting, in_line, only_prompt
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
@@ -32,22 +34,11 @@ class ExpandDelete:
     fresh: float = 0.5
     extra: float = 0.1
 
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
+    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows of 2L + 1 slots in a line. `x_0` holds the answers; u is 0 at [mask]s and 2 elsewhere."""
         rngs = [generator(int(key)) for key in fold(keys, 0xE4D)]
-        rows = [
-            self._masked(example, L, share, rng) for example, share, rng in zip(examples, t.tolist(), rngs, strict=True)
-        ]
-        table = Table([example for example, _ in rows], 2 * L + 1, vocabulary)
-        z = in_line(table.is_prompt, keys)
-        slots = table.slots(z, z.copy(), t, keys)
+        rows = [self._masked(each, L, *how) for each, *how in zip(examples, t.tolist(), rngs, strict=True)]
+        slots = Table([example for example, _ in rows], 2 * L + 1, vocabulary).line_slots(t, keys)
         u = torch.full_like(slots.u, 2.0)
         for row, (example, sizes) in enumerate(rows):
             at = np.flatnonzero(sizes >= 0)
@@ -85,35 +76,27 @@ class ExpandDelete:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of the answers. Nothing moves, so λ has nothing to weigh."""
         masked = slots.u < 1
-        state = State(
-            x=torch.where(masked, model.vocabulary.mask, slots.x_0),
-            z=slots.z_0,
-            hint=slots.hint,
-            gap_length=slots.gap_length,
-            t=torch.zeros_like(slots.t),
-        )
+        state = slots.state(x=torch.where(masked, model.vocabulary.mask, slots.x_0), t=torch.zeros_like(slots.t))
         at = masked.flatten().nonzero()[:, 0]
         h, velocity = model.read(state)
         return token_losses(model, h, velocity, at, slots.x_0.flatten()[at])
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
+    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """The prompt with a [mask] in every gap that may hold text, in 2L + 1 slots. Only the prompt is read."""
         rows = []
         for example in map(only_prompt, prompts):
             fitting(example.tokens, L)
             gaps = np.flatnonzero(_may_grow(example, list(range(-1, len(example.tokens) + 1))))
-            told = [(example.tokens, 0), (example.is_prompt, False), (example.gap_length, UNKNOWN_LENGTH)]
+            columns = [(example.tokens, 0), (example.is_prompt, False), (example.gap_length, UNKNOWN_LENGTH)]
             hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
-            tokens, is_prompt, length = (np.insert(np.asarray(values), gaps, rest) for values, rest in told)
+            tokens, is_prompt, length = (np.insert(np.asarray(values), gaps, rest) for values, rest in columns)
             rows.append(Example(tokens, is_prompt, np.insert(hint, gaps, NOT_PROMPT), length))
         table = Table(rows, 2 * L + 1, vocabulary)
         return table.start(in_line(table.is_prompt, keys), ~table.is_prompt & (table.x_0 != vocabulary.pad))
 
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
-        """A state after each forward pass. A pass deletes and expands where that is likeliest, and reveals the surest
-        words; the last reveals or deletes every [mask]. A text never has more than L tokens. Draws nothing."""
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
+        """A state after each forward pass, which deletes and expands where that is likeliest and reveals the most
+        certain tokens; the last one reveals or deletes every [mask]. A text never exceeds L tokens. Deterministic."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         return self._fill(model, start, L, time_grid(steps))
 
@@ -126,15 +109,15 @@ class ExpandDelete:
             logits = model.logits(h[masked]).float()[:, : v.size]
             logits[:, [v.mask, v.sep] if passes == 1 else [v.mask]] = -torch.inf
             chances = torch.softmax(logits, -1)
-            sure, word = (_placed(values, masked) for values in chances[:, : v.base].max(-1))
-            delete, expand = (_placed(chances[:, answer], masked) for answer in (v.pad, v.sep))
+            sure, word = (placed(values, masked) for values in chances[:, : v.base].max(-1))
+            delete, expand = (placed(chances[:, answer], masked) for answer in (v.pad, v.sep))
             # Beyond L slots the likeliest to be deleted go in any case; expansions take what room there is.
             surplus = there.sum(-1, keepdim=True) - L
-            gone = masked & ((delete > torch.maximum(expand, sure)) | (_rank(delete, masked) < surplus))
+            gone = masked & ((delete > torch.maximum(expand, sure)) | (rank(delete, masked) < surplus))
             grows = masked & ~gone & (expand > sure)
             words = masked & ~gone & ~grows
-            grows = grows & (_rank(expand, grows) < gone.sum(-1, keepdim=True) - surplus)
-            reveal = words & (_rank(sure, words) < -(-words.sum(-1, keepdim=True) // passes))
+            grows = grows & (rank(expand, grows) < gone.sum(-1, keepdim=True) - surplus)
+            reveal = words & (rank(sure, words) < -(-words.sum(-1, keepdim=True) // passes))
             x = torch.where(reveal, word, state.x)
             state = repeated(dataclasses.replace(state, x=x), (there & ~gone).long() + grows, v)
             state = dataclasses.replace(state, t=torch.full_like(state.t, s))
@@ -144,21 +127,9 @@ class ExpandDelete:
         return [row[row != vocabulary.pad] for row in state.x.cpu().numpy()]
 
 
-def _placed(values: Tensor, at: Bool[Tensor, "B L"]) -> Tensor:
-    """Values at their slots, 0 elsewhere."""
-    placed = torch.zeros(at.shape, dtype=values.dtype, device=at.device)
-    placed[at] = values
-    return placed
-
-
-def _rank(value: Float[Tensor, "B L"], among: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """The place of each slot when those `among` a row are sorted by value, largest first."""
-    return torch.where(among, value, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-
-
 def _may_grow(example: Example, borders: Sequence[int]) -> Bool[np.ndarray, "gaps"]:
     """Whether text may go between neighbours among `borders`, places of tokens, −1 for the start, n for the end."""
     hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
     hint = np.concatenate([[UNKNOWN], np.where(example.is_prompt, hint, UNKNOWN), [UNKNOWN]])[np.array(borders) + 1]
-    told = torch.from_numpy(hint)[None]
-    return ~(closes_after(told)[0, :-1] | closes_before(told)[0, 1:]).numpy()
+    hints = torch.from_numpy(hint)[None]
+    return ~(closes_after(hints)[0, :-1] | closes_before(hints)[0, 1:]).numpy()

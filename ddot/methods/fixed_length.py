@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ddot.core.projections import clamp_prompt, stay, without, without_echo
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
-from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
+from ddot.core.sampling import Leap, Restriction, Reveal, read_out, reverse, time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, laid_out
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
@@ -17,7 +17,6 @@ class FixedLength:
     position_weight: PositionWeight = equal_weight
     gap_length_factor: float = 0.0
     reveal: Reveal = field(default_factory=Leap)
-    projections: tuple[Projection, ...] = ()
     restrictions: tuple[Restriction, ...] = ()
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
@@ -33,7 +32,7 @@ class FixedLength:
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
-        kept = (clamp_prompt(start), stay(start), *self.projections)
+        kept = (clamp_prompt(start), stay(start))
         v = model.vocabulary
         words_only = (without(v.pad, v.sep), without_echo(v), *self.restrictions)
         return reverse(model, start, time_grid(steps), v, keys, self.reveal, kept, words_only)

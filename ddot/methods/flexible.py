@@ -9,32 +9,25 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, UInt64
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
 from ddot.core.gap_lengths import class_lengths
-from ddot.core.records import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary, to_device
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
-from ddot.methods.insertion import Insertion, may_grow
+from ddot.core.shapes import Keys
+from ddot.methods.insertion import may_grow, placed, rank, start_row, text_rows, texts_after, without_absent
 from ddot.methods.losses import Losses, length_losses, token_losses
 from ddot.network.denoiser import Denoiser
-
-_ROWS = Insertion()
 
 
 @dataclass(frozen=True)
 class Flexible:
-    def prepare(
-        self,
-        examples: Sequence[Example],
-        L: int,
-        t: Float32[np.ndarray, "B"],
-        keys: UInt64[np.ndarray, "B"],
-        vocabulary: Vocabulary,
-    ) -> Slots:
-        return _ROWS.prepare(examples, L, t, keys, vocabulary)
+    """How many tokens are absent is learnt, not only whether any are."""
+
+    prepare, start, texts = staticmethod(text_rows), staticmethod(start_row), staticmethod(texts_after)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of tokens and of counts, each summed over the row. Nothing moves: λ has nothing to weigh."""
@@ -47,18 +40,12 @@ class Flexible:
         total = tokens.total + counts.total
         return Losses.of(total, token=tokens.token, gap_length=counts.gap_length, nats=tokens.nats)
 
-    def start(self, prompts: Sequence[Example], L: int, keys: UInt64[np.ndarray, "B"], vocabulary: Vocabulary) -> State:
-        return _ROWS.start(prompts, L, keys, vocabulary)
-
-    def sample(
-        self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: UInt64[np.ndarray, "B"]
-    ) -> Iterator[State]:
-        """A state after each forward pass, which inserts [mask]s, the median of each count, and unmasks the surest.
-
-        The last pass only unmasks: with one step nothing is filled. A text never has more than L tokens, gaps that are
-        told closed stay closed. Draws nothing.
+    def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
+        """A state after each forward pass, which inserts [mask]s (the median of each count) and unmasks the most
+        certain. The last pass only unmasks: with one step nothing is filled. A text never exceeds L tokens, and gaps
+        hinted closed stay closed. Deterministic.
         """
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
+        start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
         return self._fill(model, start, time_grid(steps))
 
     def _fill(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
@@ -79,9 +66,6 @@ class Flexible:
             state = repeated(dataclasses.replace(state, x=x), there + more, v)
             state = dataclasses.replace(state, t=torch.full_like(state.t, s))
             yield state
-
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        return _ROWS.texts(state, vocabulary)
 
 
 def _counts(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
@@ -105,30 +89,17 @@ def thinned(
     there = real & ~gone
     after = (there.cumsum(-1) - 1).clamp(min=0)
     absent = torch.zeros_like(slots.x_0).scatter_add(1, after, gone.long())
-    kept = (~there).int().argsort(dim=-1, stable=True)  # what is there first, in order
-    there = there.gather(1, kept)
-    answer = torch.where(there, slots.x_0.gather(1, kept), vocabulary.pad)
-    state = State(
-        x=torch.where(masked.gather(1, kept), vocabulary.mask, answer),
-        z=slots.z_0,
-        hint=torch.where(there, slots.hint.gather(1, kept), NOT_PROMPT),
-        gap_length=torch.where(there, slots.gap_length.gather(1, kept), UNKNOWN_LENGTH),
-        t=torch.zeros_like(slots.t),  # how much is missing is not known when sampling
-    )
-    return state, answer, there & may_grow(state.hint), absent
+    state, kept = without_absent(slots, there, vocabulary)
+    seen = dataclasses.replace(state, x=torch.where(masked.gather(1, kept), vocabulary.mask, state.x))
+    return seen, state.x, there.gather(1, kept) & may_grow(state.hint), absent
 
 
 def unmasked(x: Int[Tensor, "B L"], logits: Float[Tensor, "M V"], passes: int, v: Vocabulary) -> Int[Tensor, "B L"]:
     """The tokens with the surest of each row's [mask]s revealed: one in `passes` of them, rounded up."""
     masked = x == v.mask
-    certainty, word = torch.softmax(logits, -1).max(-1)
-    sure = torch.full(x.shape, -1.0, device=x.device)
-    sure[masked] = certainty
-    words = x.clone()
-    words[masked] = word
-    rank = sure.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+    sure, word = (placed(values, masked) for values in torch.softmax(logits, -1).max(-1))
     count = -(-masked.sum(-1, keepdim=True) // passes)
-    return torch.where(masked & (rank < count), words, x)
+    return torch.where(masked & (rank(sure, masked) < count), word, x)
 
 
 def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:

@@ -1,56 +1,61 @@
-"""Insertion: predict for every gap a token to insert, or that none is missing; insert them; repeat (after the Insertion
-Transformer, POINTER and CBART).
+"""Iterative insertion, after the Insertion Transformer, POINTER and CBART: each forward pass inserts a token into every
+gap, or predicts that none is missing.
 
-The token for a gap is predicted at the slot left of it, as a language model predicts the next token; [sep] precedes the
-text for the gap before it. [pad] means that nothing is missing. In training each missing token is present with the same
-probability, drawn per text: every state that any order of insertion leads to occurs, including those that the network's
-own choices lead to. The target is drawn from the tokens missing in the gap, those near its middle far more often, so
-that a gap of n tokens is full after about log₂ n forward passes.
+The token for a gap is predicted at the slot to its left, as in next-token prediction; a [sep] before the text predicts
+for the first gap, and [pad] means that nothing is missing. In training each missing token is present with a probability
+drawn per text, so every state that any order of insertion can reach occurs. The target is sampled from the missing
+tokens of the gap, mostly near its middle, so that a gap of n tokens is filled in about log₂ n passes.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
 from ddot.core.gaps import closes_after, closes_before
-from ddot.core.records import (
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Slots,
-    State,
-    Vocabulary,
-    to_device,
-)
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, only_prompt, start_at
+from ddot.methods.layout import Table, fitting, in_line, joined, only_prompt, separator, start_at
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 
+def text_rows(examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
+    """Rows `[sep] text [pad]…` of L + 1 slots in a line."""
+    return Table(_rows(examples, L, vocabulary), L + 1, vocabulary).line_slots(t, keys)
+
+
+def start_row(prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
+    """`[sep] prompt [pad]…`. Only the prompt of each example is read."""
+    state = start_at(in_line, _rows(map(only_prompt, prompts), L, vocabulary), L + 1, keys, vocabulary)
+    return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
+
+
+def _rows(examples: Iterable[Example], L: int, vocabulary: Vocabulary) -> list[Example]:
+    examples = list(examples)
+    for example in examples:
+        fitting(example.tokens, L)
+    return [joined(separator(vocabulary), example) for example in examples]
+
+
+def texts_after(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
+    """The tokens after the leading [sep]."""
+    return [row[1:][row[1:] != vocabulary.pad] for row in state.x.cpu().numpy()]
+
+
 @dataclass(frozen=True)
 class Insertion:
-    """`spread`: a token this many places from the middle of its gap is e times less often the target than the middle.
-
-    `doubt`: a token is inserted where the probability that none is missing is at most this.
-    """
+    """`spread`: the target's weight falls by e for this distance from the middle of the gap. `doubt`: a token is
+    inserted where the probability that none is missing is at most this."""
 
     spread: float = 1.0
     doubt: float = 0.5
-
-    def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
-        """Rows `[sep] text [pad]…` of L + 1 slots in a line."""
-        rows = [_after_separator(example, L, vocabulary) for example in examples]
-        return Table(rows, L + 1, vocabulary).line_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of the tokens to insert. Nothing moves, so λ is unused."""
@@ -59,19 +64,13 @@ class Insertion:
         h, velocity = model.read(state)
         return token_losses(model, h, velocity, at, target.flatten()[at])
 
-    def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
-        """`[sep] prompt [pad]…`. Only the prompt of each example is read."""
-        rows = [_after_separator(only_prompt(example), L, vocabulary) for example in prompts]
-        state = start_at(in_line, rows, L + 1, keys, vocabulary)
-        return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
-
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
-        """A state after each forward pass, at most `steps`, until no text grows any more; t falls from 1 to 0.
+        """A state after each of at most `steps` forward passes, until no text grows; t falls from 1 to 0.
 
-        A text never exceeds L tokens: if more would be inserted than fit, the surest are. Gaps hinted closed stay
-        closed. Draws nothing.
+        A text never exceeds L tokens: the most certain insertions come first. Gaps hinted closed stay closed.
+        Deterministic.
         """
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
+        start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
         return self._insert(model, start, time_grid(steps))
 
     def _insert(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
@@ -85,21 +84,15 @@ class Insertion:
             h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
             logits = model.logits(h[predicts]).float().index_fill(1, not_inserted, -torch.inf)
             chances = torch.softmax(logits, -1)
-            none = torch.full_like(state.z, torch.inf)
-            none[predicts] = chances[:, v.pad]
-            word = torch.full_like(state.x, v.pad)
-            word[predicts] = chances[:, : v.base].argmax(-1)
-            rank = none.argsort(dim=-1, stable=True).argsort(dim=-1)
-            grows = predicts & (none <= self.doubt) & (rank < left)
+            none, word = placed(chances[:, v.pad], predicts), placed(chances[:, : v.base].argmax(-1), predicts)
+            grows = predicts & (none <= self.doubt) & (rank(-none, predicts) < left)
             state = dataclasses.replace(insert(state, grows, word, v.pad), t=torch.full_like(state.t, s))
             if s <= 0 or not bool(grows.any()):
                 break
             yield state
         yield dataclasses.replace(state, t=torch.zeros_like(state.t))
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The tokens after the leading [sep]."""
-        return [row[1:][row[1:] != vocabulary.pad] for row in state.x.cpu().numpy()]
+    prepare, start, texts = staticmethod(text_rows), staticmethod(start_row), staticmethod(texts_after)
 
 
 def targets(
@@ -107,8 +100,8 @@ def targets(
 ) -> tuple[State, Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
     """(the state the network reads, which of its slots predict an insertion, their targets).
 
-    A missing token is present where u ≥ t. The target of a gap is one of its missing tokens, drawn with weights that
-    fall from its middle, or [pad].
+    A missing token is present where u ≥ t. The target of a gap is one of its missing tokens, sampled with weights that
+    fall off from its middle, or [pad].
     """
     real = slots.kind != PAD
     present = real & ((slots.kind == PROMPT) | (slots.u >= slots.t[:, None]))
@@ -126,16 +119,32 @@ def targets(
     chosen = missing & (score == best.gather(1, gap))
     target = _scattered(slots.x_0, chosen, gap, vocabulary.pad)
 
-    kept = (~present).int().argsort(dim=-1, stable=True)  # present tokens first, in order
-    present = present.gather(1, kept)
-    state = State(
-        x=torch.where(present, slots.x_0.gather(1, kept), vocabulary.pad),
-        z=slots.z_0,
-        hint=torch.where(present, slots.hint.gather(1, kept), NOT_PROMPT),
-        gap_length=torch.where(present, slots.gap_length.gather(1, kept), UNKNOWN_LENGTH),
-        t=torch.zeros_like(slots.t),  # the input is never noisy, and how much is missing is unknown
-    )
-    return state, present & may_grow(state.hint), target
+    state, kept = without_absent(slots, present, vocabulary)
+    return state, present.gather(1, kept) & may_grow(state.hint), target
+
+
+def without_absent(
+    slots: Slots, present: Bool[Tensor, "B L"], vocabulary: Vocabulary
+) -> tuple[State, Int[Tensor, "B L"]]:
+    """(the tokens present, in order, then [pad]s; the old slot of each). t is 0: the input is never noisy, and how much
+    is missing is unknown."""
+    kept = (~present).int().argsort(dim=-1, stable=True)
+    empty = {"x": (slots.x_0, vocabulary.pad), "hint": (slots.hint, NOT_PROMPT)}
+    empty |= {"gap_length": (slots.gap_length, UNKNOWN_LENGTH)}
+    columns = {name: torch.where(present, values, rest).gather(1, kept) for name, (values, rest) in empty.items()}
+    return slots.state(**columns, t=torch.zeros_like(slots.t)), kept
+
+
+def placed(values: Tensor, at: Bool[Tensor, "B L"]) -> Tensor:
+    """Values at their slots, 0 elsewhere."""
+    slots = torch.zeros(at.shape, dtype=values.dtype, device=at.device)
+    slots[at] = values
+    return slots
+
+
+def rank(value: Float[Tensor, "B L"], among: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
+    """The rank of each slot by value, largest first, among those in `among`."""
+    return torch.where(among, value, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
 
 
 def may_grow(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
@@ -164,13 +173,3 @@ def _scattered(
     B, W = values.shape
     moved = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # last column: not chosen
     return moved.scatter(1, torch.where(chosen, place, W), values)[:, :W]
-
-
-def _after_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`[sep] text`, with the separator given."""
-    return Example(
-        tokens=np.insert(fitting(example.tokens, L), 0, vocabulary.sep),
-        is_prompt=np.insert(example.is_prompt, 0, True),
-        hint=np.insert(example.hints, 0, UNKNOWN),
-        gap_length=np.insert(example.gap_lengths, 0, UNKNOWN_LENGTH),
-    )

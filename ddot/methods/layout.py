@@ -7,22 +7,10 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN_LENGTH
 from ddot.core.gaps import missing_after
 from ddot.core.positions import Terminal, clean_positions
-from ddot.core.records import (
-    AFTER,
-    BOTH,
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Slots,
-    State,
-    Vocabulary,
-)
+from ddot.core.records import Example, Slots, State, Vocabulary
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Flags, Keys, Positions, Times
 
@@ -61,16 +49,8 @@ class Table:
 
     def slots(self, z_0: Positions, z_T: Positions, t: Times, keys: Keys) -> Slots:
         """A training batch: positions from the method, the corruption's uniform numbers from the row keys."""
-        return Slots(
-            x_0=torch.from_numpy(self.x_0),
-            z_0=torch.from_numpy(z_0),
-            z_T=torch.from_numpy(z_T),
-            kind=torch.from_numpy(self.kind),
-            hint=torch.from_numpy(self.hint),
-            gap_length=torch.from_numpy(self.gap_length),
-            t=torch.from_numpy(t),
-            u=torch.from_numpy(uniform(fold(keys, 0x3A5C), self.L)),
-        )
+        u = uniform(fold(keys, 0x3A5C), self.L)
+        return Slots(*map(torch.from_numpy, (self.x_0, z_0, z_T, self.kind, self.hint, self.gap_length, t, u)))
 
     def still_slots(self, t: Times, keys: Keys) -> Slots:
         """A training batch in which nothing moves. The length of a text is known, so its pads are never masked."""
@@ -85,13 +65,8 @@ class Table:
 
     def start(self, z: Positions, masked: Flags) -> State:
         """The state at t = 1 with slots at `z`, those in `masked` masked."""
-        return State(
-            x=torch.from_numpy(np.where(masked, self.vocabulary.mask, self.x_0)),
-            z=torch.from_numpy(z),
-            hint=torch.from_numpy(self.hint),
-            gap_length=torch.from_numpy(self.gap_length),
-            t=torch.ones(len(self.n_real)),
-        )
+        x, t = np.where(masked, self.vocabulary.mask, self.x_0), np.ones(len(self.n_real), np.float32)
+        return State(*map(torch.from_numpy, (x, z, self.hint, self.gap_length, t)))
 
     def still_start(self) -> State:
         """The state at t = 1 in which nothing moves: tokens in place, [mask]s between them, [pad]s at the end."""
@@ -110,15 +85,22 @@ def only_prompt(example: Example) -> Example:
     return Example(example.tokens[keep], keep[keep], example.hints[keep], example.gap_lengths[keep])
 
 
+def joined(*parts: Example, most: int | None = None) -> Example:
+    """One text after the other, cut after `most` tokens."""
+    names = ("tokens", "is_prompt", "hints", "gap_lengths")
+    return Example(*(np.concatenate([getattr(part, name) for part in parts])[:most] for name in names))
+
+
+def separator(vocabulary: Vocabulary) -> Example:
+    """[sep], given."""
+    return Example(np.array([vocabulary.sep]), np.ones(1, bool))
+
+
 def prompt_and_separator(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep]`, all of it given, with the prompt's hints and gap lengths."""
     prompt = only_prompt(example)
-    return Example(
-        tokens=np.append(fitting(prompt.tokens, L), vocabulary.sep),
-        is_prompt=np.ones(len(prompt.tokens) + 1, bool),
-        hint=np.append(prompt.hints, UNKNOWN),
-        gap_length=np.append(prompt.gap_lengths, UNKNOWN_LENGTH),
-    )
+    fitting(prompt.tokens, L)
+    return joined(prompt, separator(vocabulary))
 
 
 def in_line(is_prompt: Flags, keys: Keys) -> Positions:

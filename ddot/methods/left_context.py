@@ -1,8 +1,8 @@
-"""Left context (LC), a baseline of the paper: the prompt stands left of a separator, and the network writes the whole
-sentence again to its right.
+"""Left context (LC), a baseline of the paper: the prompt precedes a separator, and the network denoises the whole
+sentence after it.
 
-Nothing moves, and nothing says where the prompt's words go: the network must learn to copy them in order. L is the
-longest text, as with every method; a row has 2L slots (the paper's "double the context length").
+Slots do not move, and no hint says where the prompt's tokens go: the network must learn to copy them in order. L is the
+maximum length of a text, as for every method; a row has 2L slots (the paper's "double the context length").
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Int
 
+from ddot.core.codes import NOT_PROMPT
 from ddot.core.projections import clamp_prompt, stay
-from ddot.core.records import NOT_PROMPT, Example, Slots, State, Vocabulary, to_device
-from ddot.core.sampling import Leap, Restriction, Reveal, reverse, time_grid
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
+from ddot.core.sampling import Leap, Reveal, reverse, time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, prompt_and_separator, start_at
+from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator, start_at
 from ddot.methods.losses import Losses, denoising_losses
 from ddot.network.denoiser import Denoiser
 
@@ -23,7 +24,6 @@ from ddot.network.denoiser import Denoiser
 @dataclass(frozen=True)
 class LeftContext:
     reveal: Reveal = field(default_factory=Leap)
-    restrictions: tuple[Restriction, ...] = ()
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; everything after [sep] is denoised."""
@@ -42,7 +42,7 @@ class LeftContext:
         """The reverse process from t = 1 to 0 in `steps` steps; only slots right of [sep] change."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         kept = (clamp_prompt(start), stay(start))
-        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
+        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The sentences: everything right of [sep] up to the first [pad]."""
@@ -61,9 +61,7 @@ def _without_hints(example: Example) -> Example:
 def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
     """`prompt [sep] sentence`.
 
-    Two copies of a text of L tokens and the [sep] are one token too many: a full text that is given as a whole, where
-    nothing is missing, loses its last token.
+    Two copies of a text of L tokens and the [sep] exceed 2L: such a text with nothing missing loses its last token.
     """
-    left = prompt_and_separator(_without_hints(example), L, vocabulary).tokens
-    tokens = np.concatenate([left, fitting(example.tokens, L)])[: 2 * L]
-    return Example(tokens, np.arange(len(tokens)) < len(left))
+    left = prompt_and_separator(_without_hints(example), L, vocabulary)
+    return joined(left, Example(fitting(example.tokens, L), np.zeros(len(example.tokens), bool)), most=2 * L)

@@ -16,10 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, corrupt
+from ddot.core.codes import PROMPT
 from ddot.core.gaps import gaps_after
 from ddot.core.noise import LogLinear
 from ddot.core.positions import interpolate
-from ddot.core.records import PROMPT, Slots, State
+from ddot.core.records import Slots, State
 from ddot.network.denoiser import Denoiser
 
 
@@ -71,13 +72,8 @@ class TokenUnitWeight:
 
 def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:
     """The slots at time t: tokens masked, positions on their straight paths (Algorithm 1, lines 4 and 5)."""
-    return State(
-        x=corrupt(slots.x_0, slots.u, noise.masked_share(slots.t), slots.kind == PROMPT, mask),
-        z=interpolate(slots.z_0, slots.z_T, slots.t),
-        hint=slots.hint,
-        gap_length=slots.gap_length,
-        t=slots.t,
-    )
+    x = corrupt(slots.x_0, slots.u, noise.masked_share(slots.t), slots.kind == PROMPT, mask)
+    return slots.state(x=x, z=interpolate(slots.z_0, slots.z_T, slots.t))
 
 
 def position_loss(
@@ -125,13 +121,8 @@ def denoising_losses(
         gap_length = gap_length / slots.u.numel()
     elif gap_length_factor > 0:
         raise ValueError(f"{_NO_LENGTH_HEAD} or gap_length_factor=0")
-    return Losses.of(
-        total_loss(token, position, position_factor) + gap_length_factor * gap_length,
-        token=token,
-        position=position,
-        gap_length=gap_length,
-        nats=_mean(per_slot),
-    )
+    total = total_loss(token, position, position_factor) + gap_length_factor * gap_length
+    return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
 
 def token_losses(

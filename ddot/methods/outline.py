@@ -15,20 +15,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ddot.core.records import (
-    AFTER,
-    BOTH,
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Slots,
-    State,
-    Vocabulary,
-)
+from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
+from ddot.core.records import Example, Slots, Vocabulary
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import in_line
 from ddot.methods.losses import Losses, token_losses
@@ -65,8 +53,7 @@ class Outline:
         """Cross entropy of every token of a gap and of its end. Nothing moves, so λ is unused."""
         predicts, target = targets(slots, model.vocabulary)
         at = predicts.flatten().nonzero()[:, 0]
-        state = State(x=slots.x_0, z=slots.z_0, hint=slots.hint, gap_length=slots.gap_length, t=slots.t)
-        h, velocity = model.read(state, left_to_right)
+        h, velocity = model.read(slots.state(), left_to_right)
         return token_losses(model, h, velocity, at, target.flatten()[at])
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ddot.core.records import AFTER, BOTH, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Slots, State, Vocabulary
+from ddot.core.codes import AFTER, BOTH, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
+from ddot.core.records import Example, Slots, State, Vocabulary
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, only_prompt, with_placeholders
 from ddot.methods.losses import Losses, length_losses
@@ -31,12 +32,9 @@ class Planning:
         """Cross entropy of the length of every gap that may hold text. Nothing moves, so λ is unused."""
         is_open = (slots.hint == AFTER) | (slots.hint == BOTH) | (slots.hint == UNKNOWN)
         at = is_open.flatten().nonzero()[:, 0]
-        state = State(
+        state = slots.state(
             x=torch.where(slots.kind == RESPONSE, model.vocabulary.mask, slots.x_0),
-            z=slots.z_0,
-            hint=slots.hint,
             gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),
-            t=slots.t,
         )
         h, velocity = model.read(state)
         return length_losses(model, h, velocity, at, slots.gap_length.flatten()[at], self.factor)

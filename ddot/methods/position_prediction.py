@@ -3,7 +3,7 @@ are then denoised at these fixed positions.
 
 The paper has a network for each part; here one network does both. Positions: one forward pass at t = 1, where all but
 the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as in sampling. (The true
-positions would give words away: words are evenly spaced, pads between.) Only a projection keeps the prompt in order.
+positions would give words away: words are evenly spaced, pads between.)
 """
 
 import dataclasses
@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ddot.core.codes import PROMPT
 from ddot.core.coupling import Coupling, couple
 from ddot.core.positions import Terminal, grid_terminal
 from ddot.core.projections import clamp_prompt, stay
-from ddot.core.records import PROMPT, Example, Slots, State, Vocabulary, to_device
-from ddot.core.sampling import Leap, Projection, Restriction, Reveal, read_out, reverse, time_grid
+from ddot.core.records import Example, Slots, State, Vocabulary, to_device
+from ddot.core.sampling import Leap, Reveal, read_out, reverse, time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.ddot import DDOT
 from ddot.methods.layout import start_at
@@ -30,8 +31,6 @@ class PositionPrediction:
     couple: Coupling = couple
     position_weight: PositionWeight = equal_weight
     reveal: Reveal = field(default_factory=Leap)
-    projections: tuple[Projection, ...] = ()  # of the predicted positions
-    restrictions: tuple[Restriction, ...] = ()
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """As DDOT's: terminal positions, and the clean position each is coupled to."""
@@ -53,30 +52,18 @@ class PositionPrediction:
         """The state from which positions are predicted."""
         return start_at(self.terminal, prompts, L, keys, vocabulary)
 
-    @torch.no_grad()
-    def placed(self, model: Denoiser, start: State) -> State:
-        """The same slots at the positions predicted for them."""
-        state = dataclasses.replace(start, z=start.z + model.read(start)[1])
-        for project in self.projections:
-            state = project(state)
-        return state
-
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 forward passes."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
-        start = self.placed(model, start)
+        with torch.no_grad():
+            start = dataclasses.replace(start, z=start.z + model.read(start)[1])
         kept = (clamp_prompt(start), stay(start))
-        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept, self.restrictions)
+        return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
     texts = staticmethod(read_out)
 
 
 def fully_masked(slots: Slots, mask: int) -> State:
     """The slots at t = 1: all but the prompt masked, at the terminal positions."""
-    return State(
-        x=torch.where(slots.kind == PROMPT, slots.x_0, mask),
-        z=slots.z_T,
-        hint=slots.hint,
-        gap_length=slots.gap_length,
-        t=torch.ones_like(slots.t),
-    )
+    x = torch.where(slots.kind == PROMPT, slots.x_0, mask)
+    return slots.state(x=x, z=slots.z_T, t=torch.ones_like(slots.t))

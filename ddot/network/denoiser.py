@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, Parametrisation, ScoreEntropy
 from ddot.core.chunks import in_chunks
+from ddot.core.codes import HINTS
 from ddot.core.noise import SCHEDULE
-from ddot.core.records import HINTS, Prediction, State, Vocabulary
+from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.shapes import PerSlot, Scores
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
@@ -56,15 +57,8 @@ class DenoiserConfig:
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":
         """Our own models: a Llama trunk with all additions that we found to help."""
-        return cls(
-            trunk=trunk,
-            vocabulary=vocabulary,
-            score=CleanToken(elbo=False),
-            predict_clean=True,
-            time=True,
-            surroundings=True,
-            gap_lengths=True,
-        )
+        added = {"predict_clean": True, "time": True, "surroundings": True, "gap_lengths": True}
+        return cls(trunk, vocabulary, CleanToken(elbo=False), **added)  # type: ignore[arg-type]
 
 
 class Denoiser(nn.Module):

@@ -29,19 +29,14 @@ def about(name: str | Path | None) -> dict[str, Any]:
     """What `ddot info` shows about a model."""
     folder = find(name)
     config, meta = load_config(folder), read_json(folder / "meta.json")
+    size, network = sum(file.stat().st_size for file in folder.glob("model*")), type(config.trunk).__name__
     return {
-        "model": "embedded" if name is None else str(name),
-        "network": type(config.trunk).__name__.removesuffix("Config"),
+        "model": "embedded" if name is None else str(name), "network": network.removesuffix("Config"),
         "parameters": sum(parameter.numel() for parameter in without_values(config).parameters()),
-        "blocks": config.trunk.blocks,
-        "width": config.trunk.width,
-        "tokens": config.vocabulary.base,
-        "megabytes": round(sum(file.stat().st_size for file in folder.glob("model*")) / 1e6, 1),
-        "stored": meta.get("stored", "float"),
-        "plans_lengths": config.gap_lengths,
-        **{key: meta[key] for key in _SHOWN if key in meta},
-        "ddot": __version__,
-    }
+        "blocks": config.trunk.blocks, "width": config.trunk.width, "tokens": config.vocabulary.base,
+        "megabytes": round(size / 1e6, 1), "stored": meta.get("stored", "float"), "plans_lengths": config.gap_lengths,
+        **{key: meta[key] for key in _SHOWN if key in meta}, "ddot": __version__,
+    }  # fmt: skip
 
 
 def training_of(name: str | Path | None) -> dict[str, Any]:

@@ -42,7 +42,6 @@ def config_to_json(config: Any) -> Any:
 
 
 def config_from_json(value: Any) -> Any:
-    """The inverse of `config_to_json`."""
     if isinstance(value, dict):
         fields = {_FIELDS.get(name) or name: config_from_json(inner) for name, inner in value.items() if name != "is"}
         if value.get("is") not in _CLASSES:
@@ -212,7 +211,6 @@ def complete_steps(run: Path) -> list[Path]:
 
 
 def read_json(file: Path) -> Any:
-    """The object in a JSON file."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing")
     try:

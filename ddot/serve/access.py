@@ -16,10 +16,10 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class Access:
-    """Clients with the API key, if there is one; pages of these origins; requests for these host names.
+    """Admits clients with the API key, if there is one, pages of these origins, and requests for these host names.
 
-    A page of another site can send requests to this address, and, having its own name resolve to it, even read the
-    replies. Browsers say in `Origin` where a page came from and in `Host` by which name they asked.
+    A page of another site can send requests to this address and, by DNS rebinding, even read the replies. Browsers name
+    the site of the page in `Origin` and the host they asked for in `Host`.
     """
 
     api_key: str | None = None
@@ -47,7 +47,7 @@ class Access:
             )
 
     def check_key(self, headers: Headers) -> None:
-        """Refuse clients without the key, in a time that does not reveal how much of it was right."""
+        """Refuse clients without the key, comparing in constant time."""
         if self.api_key is None:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -58,7 +58,7 @@ class Access:
             raise Refused(401, f"{wrong}; {advice}", "invalid_api_key", {"WWW-Authenticate": "Bearer"})
 
     def _answers_to(self, host: str) -> bool:
-        """An address is no name that could be made to resolve to this server."""
+        """An IP address cannot be made to resolve to this server by DNS rebinding."""
         name = _name_of(host)
         return not host or name in (*self.hosts, "localhost") or ANY in self.hosts or is_address(name)
 
@@ -85,7 +85,6 @@ def is_public(host: str) -> bool:
 
 
 def api_key_in(path: Path) -> str:
-    """The API key in a file."""
     try:
         key = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

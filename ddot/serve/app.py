@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ddot.serve.fim import NOTHING
 from ddot.serve.guard import Guard, Metrics
 from ddot.serve.jobs import Full, Late, Stopped, Work
 from ddot.serve.processes import Filling
-from ddot.serve.replies import STREAM_HEADERS, Refused, finished, refusal, reply, streamed
+from ddot.serve.replies import STREAM_HEADERS, Refused, event, finished, refusal, reply, streamed
 from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, refusal_of
 
 _PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -58,8 +59,6 @@ class ErrorReply(BaseModel):
 
 
 def make_app(filling: Filling, work: Work, access: Access, log: bool = False) -> ASGIApp:
-    """The application that serves one model."""
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
@@ -127,12 +126,15 @@ def _routes(filling: Filling, work: Work, metrics: Metrics) -> APIRouter:
     async def fill_text(request: Request, asked: InfillRequest) -> Response:
         job = work.start(filling.start(infill.filled, asked))
         if asked.stream:
-            return await streamed(request, job, infill.said, infill.closed, infill.queued)
+            return await streamed(
+                request, job, partial(map, event), lambda done: [event({"type": "result", **done})],
+                lambda ahead: event({"type": "queued", "ahead": ahead}),
+            )  # fmt: skip
         return reply(await finished(request, job))
 
     @routes.post("/infill", responses=_STREAMS)
     async def fill_for_an_editor(request: Request, asked: EditorRequest) -> Response:
-        if llama_cpp.asks_for_nothing(asked):
+        if asked.n_predict == 0:  # editors warm up a cache, and there is none here
             if asked.stream:
                 body = b"".join(llama_cpp.events(model, asked, NOTHING))
                 return Response(body, headers=STREAM_HEADERS, media_type="text/event-stream")

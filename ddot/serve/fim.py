@@ -19,8 +19,8 @@ from ddot.infill.view import SLOTS, window
 
 _NEAR = 4_000  # characters on either side of the gap; the network reads fewer
 _OPEN_WORD = re.compile(r"(?<!\S)[^\W\d_]+\Z")
-_LONGEST = 4  # tokens of a word that is filled anew: each takes a step
-# Words after which nobody is inside a word, though longer ones begin so.
+_LONGEST = 4  # tokens of a word that is filled again: each takes a forward pass
+# Complete words that are also prefixes of longer ones: no token healing after them.
 _SHORT = "a i am an as at be by do go he if in is it me my no of oh ok on or so to up us we"
 _WHOLE = set(f"{_SHORT} {SMALL_WORDS}".split())
 

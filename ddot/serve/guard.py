@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -32,12 +31,10 @@ class Metrics:
             "ddot_request_seconds", "Seconds from a request to the end of its reply.", ("route",),
             registry=self.registry, buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
         )  # fmt: skip
-        counts: dict[str, tuple[str, Callable[[], int]]] = {
-            "ddot_requests_running": ("Requests at work.", lambda: work.at_work),
-            "ddot_requests_waiting": ("Requests in the queue.", lambda: work.waiting),
-        }
-        for name, (help_text, count) in counts.items():
-            Gauge(name, help_text, registry=self.registry).set_function(count)
+        running = Gauge("ddot_requests_running", "Requests at work.", registry=self.registry)
+        waiting = Gauge("ddot_requests_waiting", "Requests in the queue.", registry=self.registry)
+        running.set_function(lambda: work.at_work)
+        waiting.set_function(lambda: work.waiting)
 
     def count(self, route: str, status: int, seconds: float) -> None:
         self.requests.labels(route, status).inc()
@@ -45,7 +42,6 @@ class Metrics:
 
     @property
     def text(self) -> bytes:
-        """As Prometheus reads them."""
         return generate_latest(self.registry)
 
 
@@ -75,7 +71,7 @@ class Guard:
         except Refused as refused:
             await reply(refused.body, refused.status, refused.headers)(scope, receive, sending)
         except ClientDisconnect:
-            pass  # nobody is left to answer
+            pass  # there is no client to answer
         finally:
             self._count(scope, status, time.perf_counter() - start)
 

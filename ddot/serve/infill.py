@@ -1,7 +1,7 @@
 """POST /v1/infill: `Model.infill` over HTTP, and, streamed, every step of it."""
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -10,9 +10,8 @@ from ddot.infill.engine import Sample, Step, Steps
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.template import Template
-from ddot.serve.replies import event
 from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest, check_work
-from ddot.serve.shared import watched as watch
+from ddot.serve.shared import Shared
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
@@ -46,16 +45,16 @@ def _steps(
     model: Model, template: Template, request: Request, watched: bool
 ) -> Generator[Events, None, dict[str, Any]]:
     frames = Frames(model)
-    stepped = watch if watched else type(model).steps
+    stepped = model.watched if watched and isinstance(model, Shared) else model.steps
     start = time.perf_counter()
     if watched:
         yield [{"type": "start", "literals": request.template.literals, "locked": request.locked}]
     if watched and request.settings.n > 1:  # the answer of n = 1 is always among those of any n: show it first
         alone = replace(request, settings=replace(request.settings, n=1))
-        first = yield from _framed(stepped(model, alone), frames)
+        first = yield from _framed(stepped(alone), frames)
         frames.done = {attempt for attempt, _ in frames.blanks}
         yield [{"type": "first", **_reply(model, template, request, first.best, time.perf_counter() - start)}]
-    done = yield from _framed(stepped(model, request), frames if watched else None)
+    done = yield from _framed(stepped(request), frames if watched else None)
     return _reply(model, template, request, done.best, time.perf_counter() - start)
 
 
@@ -71,13 +70,10 @@ def _framed(steps: Steps[Answers], frames: "Frames | None") -> Generator[Events,
 def _reply(model: Model, template: Template, request: Request, best: list[Answer], seconds: float) -> dict[str, Any]:
     return {
         "results": [{**asdict(each.infill), "attempt": each.attempt} for each in best],
-        "literals": list(template.literals),
-        "blanks": [asdict(blank) for blank in template.blanks],
-        "model": model.name,
-        "steps": request.settings.steps,
-        "seed": request.settings.seed,
+        "literals": list(template.literals), "blanks": [asdict(blank) for blank in template.blanks],
+        "model": model.name, "steps": request.settings.steps, "seed": request.settings.seed,
         "seconds": round(seconds, 3),
-    }
+    }  # fmt: skip
 
 
 class Frames:
@@ -113,18 +109,3 @@ class Frames:
             if sample.lengths is not None:
                 found["slots"] = [list(range(span.start, span.stop)) for span in sample.spans]
         return found
-
-
-def queued(ahead: int) -> bytes:
-    """The event of a request that waits for others."""
-    return event({"type": "queued", "ahead": ahead})
-
-
-def said(events: Events) -> Iterable[bytes]:
-    """The events of a step."""
-    return map(event, events)
-
-
-def closed(result: dict[str, Any]) -> Iterable[bytes]:
-    """The event of the result."""
-    return [event({"type": "result", **result})]

@@ -1,7 +1,7 @@
 """Work that takes long, done on a few threads so that the event loop never waits, with a bounded queue before it.
 
-Knows nothing about texts or HTTP: a job is a generator, its steps are passed on as they come, and a job that nobody
-wants any more ends between two of them.
+Knows nothing about texts or HTTP: a job is a generator whose steps are passed on as they come, and a cancelled job ends
+between two of them.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 S = TypeVar("S")
 R = TypeVar("R")
 
-_UNREAD = 2_000  # steps nobody has read yet; whoever leaves more lying is not listening
+_UNREAD = 2_000  # a job with more unread steps is cancelled: its client has stopped reading
 
 
 class Full(Exception):
@@ -129,7 +129,7 @@ class Job(Generic[S, R]):
             self.steps.close()
         except StopIteration as done:
             end = ("result", done.value)
-        except Exception as error:  # told to whoever reads; the thread goes on with the next job
+        except Exception as error:  # passed to the reader; the thread continues with the next job
             end = ("error", error)
         self.loop.call_soon_threadsafe(self._end, *end)
 

@@ -15,11 +15,6 @@ from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
 
 
-def asks_for_nothing(asked: EditorRequest) -> bool:
-    """Editors warm up a cache with n_predict 0; there is none here."""
-    return asked.n_predict == 0
-
-
 def filled(model: Model, asked: EditorRequest) -> Steps[Middles]:
     """The steps to what goes between prefix and suffix. Mistakes are raised at once."""
     if asked.input_prefix is None and asked.input_suffix is None and asked.prompt is None:
@@ -42,20 +37,12 @@ def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any] 
 def _answer(model: Model, asked: EditorRequest, done: Middles, index: int) -> dict[str, Any]:
     middle = done.found[index % len(done.found)]  # where fewer differ, the best are repeated
     whole = {
-        "index": index,
-        "content": middle.text,
-        "stop": True,
-        "model": model.name,
-        "tokens_predicted": middle.tokens,
-        "tokens_evaluated": done.read,
-        "tokens_cached": done.read,
+        "index": index, "content": middle.text, "stop": True, "model": model.name, "tokens_predicted": middle.tokens,
+        "tokens_evaluated": done.read, "tokens_cached": done.read, "has_new_line": "\n" in middle.text,
         "generation_settings": {"n_predict": asked.n_predict, **asdict(asked.settings)},
-        "has_new_line": "\n" in middle.text,
-        "truncated": not done.whole,
-        "stop_type": middle.end,
-        "stopping_word": middle.word,
+        "truncated": not done.whole, "stop_type": middle.end, "stopping_word": middle.word,
         "timings": {**_pace("prompt", done.read, done.reading), **_pace("predicted", middle.tokens, done.writing)},
-    }
+    }  # fmt: skip
     return nested(whole, asked.response_fields) if asked.response_fields else whole
 
 

@@ -46,7 +46,6 @@ def _steps(asked: CompletionRequest, prompts: list[str], n: int, work: list[Step
 
 
 def answer(model: Model, asked: CompletionRequest, done: Completions) -> dict[str, Any]:
-    """The reply."""
     choices = [_choice(index, text, reason) for index, text, reason in _texts(asked, done)]
     return {**_head(model, done), "choices": choices, "usage": _usage(done)}
 

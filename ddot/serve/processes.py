@@ -77,14 +77,13 @@ class Filling:
             worker = None
             raise RuntimeError("a process that fills blanks has died; others go on") from None
         finally:
-            if worker is not None and what == "step":  # nobody wants the result any more
+            if worker is not None and what == "step":  # cancelled
                 worker.send(None)
                 while worker.recv()[0] == "step":
                     pass
             self.free.put(worker)
 
     def close(self) -> None:
-        """End the processes."""
         for worker in self.workers:
             worker.close()
 

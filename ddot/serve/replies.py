@@ -82,9 +82,8 @@ async def finished(request: Request, job: Job[S, R]) -> R:
         job.stop()
 
 
-def _comment(ahead: int) -> bytes:
-    """Server-sent events that readers pass over; they keep a connection from looking dead."""
-    return b": waiting\n\n"
+# A server-sent comment, which readers skip: it keeps a connection from looking dead.
+_WAITING = b": waiting\n\n"
 
 
 async def streamed(
@@ -92,7 +91,7 @@ async def streamed(
     job: Job[S, R],
     say: Callable[[S], Iterable[bytes]],
     close: Callable[[R], Iterable[bytes]],
-    wait: Callable[[int], bytes] = _comment,
+    wait: Callable[[int], bytes] = lambda ahead: _WAITING,
 ) -> StreamingResponse:
     """Events while the job waits, for each step and for the result. An error that comes at once has its own status."""
     leaving = _stop_when_left(request, job)

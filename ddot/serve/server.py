@@ -41,7 +41,6 @@ class _Server(uvicorn.Server):
 
 
 def run(load: Callable[[], Model], settings: ServerSettings) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
     key = settings.api_key if settings.api_key_file is None else api_key_in(settings.api_key_file)
     access = Access(key, settings.origins, (*(name.lower() for name in settings.hosts), settings.host.lower()))
     with listening(settings.host, settings.port) as listener:

@@ -8,13 +8,12 @@ import queue
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
 
 from ddot.infill import answers
 from ddot.infill.answers import Answers, Request
 from ddot.infill.engine import Step, Steps
 from ddot.infill.model import Model
-from ddot.infill.scheduler import inside
+from ddot.infill.scheduler import inside, result_of
 
 _LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
 
@@ -47,14 +46,7 @@ class Shared(Model):
 
     def watched(self, request: Request) -> Steps[Answers]:
         """As `Model.steps`: every step with its states."""
-        steps = super().steps(request)
-        while True:
-            try:
-                with self.lock:
-                    step = next(steps)
-            except StopIteration as end:
-                return end.value
-            yield step
+        return inside(lambda: self.lock, super().steps(request))
 
     def _work(self) -> None:
         busy = False
@@ -70,7 +62,7 @@ class Shared(Model):
         """Fill requests together; where that fails, each by itself, so that only the one at fault fails."""
         steps = inside(self._computing, answers.answers([request for request, _ in batch], self.engine))
         try:
-            found = self._result(steps) if batch else []
+            found = result_of(inside(lambda: self.lock, steps)) if batch else []
         except Exception as error:
             if len(batch) == 1:
                 batch[0][1].set_exception(error)
@@ -80,16 +72,3 @@ class Shared(Model):
             return
         for (_, future), answer in zip(batch, found, strict=True):
             future.set_result(answer)
-
-    def _result(self, steps: Any) -> list[Answers]:
-        while True:
-            try:
-                with self.lock:
-                    next(steps)
-            except StopIteration as end:
-                return list(end.value)
-
-
-def watched(model: Model, request: Request) -> Steps[Answers]:
-    """The steps of a request with their states."""
-    return model.watched(request) if isinstance(model, Shared) else model.steps(request)

@@ -102,19 +102,13 @@ def checkpoint_meta(
     run: Run, earlier: list[dict[str, Any]], step: int, seconds: float, figures: dict[str, Any]
 ) -> dict[str, Any]:
     """The meta.json of a checkpoint: recipe, settings, data, progress, figures, versions."""
+    plans = [re.sub(r" at 0x[0-9a-f]+", "", repr(plan)) for plan in run.plans]
     return {
-        "recipe": run.name,
-        "step": step,
-        "seconds": seconds,
-        "training": dataclasses.asdict(run.training),
-        "data": dataclasses.asdict(run.data),
-        "start": run.start,
-        "before": earlier,
-        "plans": [re.sub(r" at 0x[0-9a-f]+", "", repr(plan)) for plan in run.plans],
-        "figures": figures,
+        "recipe": run.name, "step": step, "seconds": seconds, "training": dataclasses.asdict(run.training),
+        "data": dataclasses.asdict(run.data), "start": run.start, "before": earlier, "plans": plans, "figures": figures,
         "versions": {"ddot": __version__, "torch": torch.__version__, "commit": commit()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    }  # fmt: skip
 
 
 def earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, Any]]:

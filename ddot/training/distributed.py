@@ -129,7 +129,6 @@ def distribute_state(model: nn.Module, optimisers: list[torch.optim.Optimizer], 
 
 
 def barrier() -> None:
-    """Wait for all processes."""
     if dist.is_initialized():
         dist.barrier()
 

@@ -25,15 +25,7 @@ from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import device_of
-from ddot.network.folder import (
-    check_sums,
-    check_weights,
-    load_config,
-    load_tensors,
-    model_folder,
-    read_json,
-    save_model,
-)
+from ddot.network.folder import load_config, load_weights, model_folder, read_json, save_model
 from ddot.network.int8 import compress, decompress
 from ddot.training.batches import Batches, EitherCut, ManySentences, Plan, Windows
 from ddot.training.config import Training
@@ -41,12 +33,12 @@ from ddot.training.learner import Learner
 from ddot.training.optimisers import warm_hold_decay
 
 _HELD_OUT = 0.1  # of the text
-_PIECE = 12  # sentences: a longer document is cut into pieces of so many before some are held out
-_LEAST = 200  # sentences that are needed to learn anything
-_PASSES = 8.0  # over the text: more would learn it by heart
-_SMALL = 20_000_000  # weights: a network with fewer is trained whole, of a larger one the upper third of the blocks
-# How far to go from the old weights to the learnt ones: what helps most on the held-out text is kept. A few steps of
-# small batches leave noise in the weights, and on the way back less is forgotten.
+_PIECE = 12  # sentences: longer documents are split into pieces of this size before some are held out
+_LEAST = 200  # minimum number of sentences
+_PASSES = 8.0  # maximum epochs: more would memorise the text
+_SMALL = 20_000_000  # weights: smaller networks are trained whole, larger ones in the upper third of their blocks
+# Interpolations from the old weights to the learnt ones; the best on the held-out text is kept. A few steps of small
+# batches leave noise in the weights, and interpolating back forgets less.
 _SHARES = (1.0, 0.6, 0.3)
 
 
@@ -78,10 +70,10 @@ def finetune(
     seed: int = 0,
     tell: Callable[[float, dict[str, float]], None] = lambda done, figures: None,
 ) -> Result:
-    """Train a copy of the model in `start` on texts and save it in `output`, within about so many minutes in all.
+    """Train a copy of the model in `start` on texts and save it in `output`, in about this many minutes in total.
 
-    `tell` is called with the share of training that is over and the figures so far. Ctrl-C ends it early: what was
-    learnt by then is saved.
+    `tell` is called with the completed share of training and the latest figures. Ctrl-C ends training early and saves
+    what was learnt.
     """
     began = time.perf_counter()
     if not 0 < minutes <= 7 * 24 * 60:
@@ -153,7 +145,7 @@ def pieces(texts: Sequence[str]) -> list[list[str]]:
 
 
 def _is_wrapped(lines: Sequence[str]) -> bool:
-    """Whether lines are a running text broken to fit a page, not a document each."""
+    """Whether the lines are hard-wrapped running text rather than one document each."""
     ended = sum(line.rstrip().endswith((".", "!", "?", ":", '"', "”")) for line in lines)
     return max(map(len, lines)) <= 100 and sum(map(len, lines)) > 45 * len(lines) and ended < len(lines) / 2
 
@@ -169,18 +161,11 @@ def held_out(all_pieces: list[list[str]], seed: int) -> tuple[list[list[str]], l
 
 
 def plans_for(model: Denoiser) -> tuple[Plan, ...]:
-    """Blanks as people leave them, filled as this model fills them; and how long they are, where that is planned."""
+    """Natural blanks, filled as this model fills them; also their lengths, if the model plans lengths."""
     writes = model.config.order == "outline"
-    fill = Plan(
-        Outline() if writes else FixedLength(),
-        Natural(),
-        EitherCut(0.85, ManySentences(0.55), Windows(0.8)),
-        Telling(located=1.0, gap_lengths=0.3 if writes else 1.0),
-        lengths=(64,),
-        unit=Tokenizer.units,
-        full_noise=0.05,
-        least_noise=0.3,
-    )
+    method, passages = Outline() if writes else FixedLength(), EitherCut(0.85, ManySentences(0.55), Windows(0.8))
+    telling = Telling(located=1.0, gap_lengths=0.3 if writes else 1.0)
+    fill = Plan(method, Natural(), passages, telling, unit=Tokenizer.units, full_noise=0.05, least_noise=0.3)
     plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=0.1)
     planning = replace(fill, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), weight=0.1)
     return fill, *[plain] * writes, *[planning] * (model.config.planner == "text")
@@ -192,19 +177,9 @@ def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
     upper = tuple(f"trunk.blocks.{number}." for number in range(blocks - max(1, blocks // 3), blocks))
     small = sum(weight.numel() for weight in model.parameters()) < _SMALL
     return Training(
-        seconds=1.0,
-        slots=512,
-        rate=2e-4,
-        betas=(0.9, 0.98),
-        warmup=10,
-        decay=0.7,
-        average=0.0,
-        bf16=_has_bf16(device),
-        only=() if small else upper,
-        device=str(device),
-        seed=seed,
-        dev_batches=24,
-    )
+        seconds=1.0, slots=512, rate=2e-4, betas=(0.9, 0.98), warmup=10, decay=0.7, average=0.0,
+        bf16=_has_bf16(device), only=() if small else upper, device=str(device), seed=seed, dev_batches=24,
+    )  # fmt: skip
 
 
 def _has_bf16(device: torch.device) -> bool:
@@ -221,7 +196,7 @@ def _learning(model: Denoiser) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _set(model: Denoiser, old: dict[str, Tensor], new: dict[str, Tensor], share: float) -> None:
-    """Give the network weights between the old and the new ones, rounded as they will be stored."""
+    """Interpolate between old and new weights, rounded as they will be stored."""
     between = {name: weight.lerp(new[name], share) for name, weight in old.items()} if share else old
     weights = dict(model.named_parameters())
     for name, weight in decompress(compress(between)).items():
@@ -229,22 +204,16 @@ def _set(model: Denoiser, old: dict[str, Tensor], new: dict[str, Tensor], share:
 
 
 def _network(folder: Path) -> Denoiser:
-    model, weights = Denoiser(load_config(folder)), decompress(load_tensors(folder, "model"))
-    check_weights(model, weights, folder)
-    check_sums(folder)
-    model.load_state_dict(weights)
+    model = Denoiser(load_config(folder))
+    model.load_state_dict(decompress(load_weights(folder, model)))
     return model
 
 
 def _meta(folder: Path, texts: Sequence[str], result: Result) -> dict[str, Any]:
     before = read_json(folder / "meta.json")
     return {
-        "recipe": "finetune",
-        "step": result.steps,
-        "seconds": result.seconds,
-        "start": before.get("recipe") or folder.name,
-        "texts": [Path(text).name for text in texts],
+        "recipe": "finetune", "step": result.steps, "seconds": result.seconds,
+        "start": before.get("recipe") or folder.name, "texts": [Path(text).name for text in texts],
         "figures": {name: getattr(result, name) for name in ("nats_before", "nats_after", "nats_error", "kept")},
-        "stored": "int8",
-        "versions": {"ddot": __version__, "torch": torch.__version__},
-    }
+        "stored": "int8", "versions": {"ddot": __version__, "torch": torch.__version__},
+    }  # fmt: skip

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
-from ddot.core.records import PROMPT, Slots
+from ddot.core.codes import PROMPT
+from ddot.core.records import Slots
 from ddot.files import write_whole, writing
 from ddot.methods.losses import LOSSES
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -70,26 +72,16 @@ class Meter:
         return self.before + time.monotonic() - self.began
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time spent waiting for data."""
+    def _timed(self, *clocks: str) -> Iterator[None]:
+        """Add the time spent inside to these clocks."""
         start = time.monotonic()
         yield
-        self.waited += time.monotonic() - start
+        for clock in clocks:
+            setattr(self, clock, getattr(self, clock) + time.monotonic() - start)
 
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Time not spent on training is excluded from speed."""
-        start = time.monotonic()
-        yield
-        self.mark += time.monotonic() - start
-
-    @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Start-up time is excluded from speed and budget."""
-        start = time.monotonic()
-        with self.apart():
-            yield
-        self.began += time.monotonic() - start
+    waiting = partialmethod(_timed, "waited")  # for data
+    apart = partialmethod(_timed, "mark")  # excluded from speed
+    starting = partialmethod(_timed, "mark", "began")  # excluded from speed and budget
 
     @contextmanager
     def compiling(self, first: bool) -> Iterator[None]:
@@ -142,7 +134,6 @@ class Meter:
             raise ValueError(f"the loss is {values[0]} at step {step}; lower the rates. The last checkpoint is intact")
 
     def dev(self, step: int, losses: dict[str, float]) -> None:
-        """Losses on the dev corpus."""
         self._write({"step": step, "dev": losses, "seconds": self.elapsed()})
         self._say(f"dev at {step}: " + " ".join(f"{name} {value:.4f}" for name, value in losses.items()))
 
@@ -184,19 +175,13 @@ def flops(config: DenoiserConfig) -> Callable[[int, int, int], float]:
 
 def _rewound(file: Path, step: int) -> Path:
     """The log truncated after `step`: a resumed run rewrites what a killed one logged after its last checkpoint."""
+    kept = []
+    for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
+        with suppress(ValueError, AttributeError):  # a line cut short by a kill
+            kept += [line + "\n"] * (json.loads(line).get("step", step + 1) <= step)
     if file.is_file():
-        lines = file.read_text(errors="replace").splitlines()
-        write_whole(file, "".join(line + "\n" for line in lines if _is_before(line, step)).encode())
+        write_whole(file, "".join(kept).encode())
     return file
-
-
-def _is_before(line: str, last: int) -> bool:
-    """Whether a line of the log is complete and of a step up to `last`."""
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError:  # cut short by a kill
-        return False
-    return isinstance(row, dict) and row.get("step", last + 1) <= last
 
 
 def _board(output: Path, step: int) -> Any:

@@ -51,38 +51,22 @@ def toy() -> Run:
 
     method = DDOT(terminal=random_terminal, position_weight=TokenUnitWeight(), gap_length_factor=0.1)
     masks = Mix((3.0, Block(6)), (1.0, Blocks(2, 3)), (1.0, Keywords(1, 4)))
+    training = Training(
+        steps=360, slots=720, rate=3e-3, matrix_rate=4e-3, betas=(0.9, 0.98), warmup=20, decay=0.3, average=0.99,
+        position_factor=0.02, log_every=20, save_every=180,
+    )  # fmt: skip
     return Run(
         name="toy",
         network=network,
         # 1024 tokens: every word of these sentences is one.
         data=Data(texts=(str(Path(__file__).parents[1] / "data" / "toy.txt"),), tokens=1024),
         plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(L,), full_noise=0.2),),
-        training=Training(
-            steps=360,
-            slots=720,
-            rate=3e-3,
-            matrix_rate=4e-3,
-            betas=(0.9, 0.98),
-            warmup=20,
-            decay=0.3,
-            average=0.99,
-            position_factor=0.02,
-            log_every=20,
-            save_every=180,
-        ),
+        training=training,
     )
 
 
-_ON_A_GPU = Training(
-    slots=65_536,
-    average=0.995,
-    position_factor=0.05,
-    position_warmup=200,
-    bf16=True,
-    compile=True,
-    device="cuda",
-    save_every=2_000,
-)
+_GPU = Training(bf16=True, compile=True, device="cuda")
+_SMOLLM2 = replace(_GPU, slots=65_536, average=0.995, position_factor=0.05, position_warmup=200, save_every=2_000)
 
 
 def _smollm2(
@@ -101,35 +85,17 @@ def _smollm2(
         config = DenoiserConfig.extended(LlamaConfig.smollm2_135m(vocabulary.rows), vocabulary)
         return replace(config, planner=planner, order=order)
 
-    return Run(
-        name=name,
-        network=network,
-        start=start,
-        data=Data(folder="runs/data", sources=sources, dev=dev, workers=14),
-        plans=plans,
-        training=training,
-    )
+    data = Data(folder="runs/data", sources=sources, dev=dev, workers=14)
+    return Run(name, network, data, plans, training, start)
 
 
 # Corpora of the embedded model: varied prose, and text in the form of the benchmarks.
 PROSE = (
-    ("prose-stories", 1.6),
-    ("prose-blogs", 1.3),
-    ("prose-dialogue", 0.9),
-    ("prose-misc", 1.2),
-    ("prose-instructions", 1.0),
-    ("prose-recipes", 0.7),
-    ("prose-email", 0.7),
-    ("prose-qa", 0.4),
-    ("prose-howto", 0.5),
-    ("prose-docs", 0.4),
-    ("books", 0.6),
-    ("wikipedia", 0.8),
-    ("news", 0.9),
-    ("imdb", 0.5),
-    ("yelp", 0.7),
+    ("prose-stories", 1.6), ("prose-blogs", 1.3), ("prose-dialogue", 0.9), ("prose-misc", 1.2),
+    ("prose-instructions", 1.0), ("prose-recipes", 0.7), ("prose-email", 0.7), ("prose-qa", 0.4), ("prose-howto", 0.5),
+    ("prose-docs", 0.4), ("books", 0.6), ("wikipedia", 0.8), ("news", 0.9), ("imdb", 0.5), ("yelp", 0.7),
     ("europarl", 0.1),
-)
+)  # fmt: skip
 FORMS = (("news-form", 1.3), ("1bw-real", 0.39), ("review-form", 0.39), ("yelp-form", 0.65), ("review-short", 0.26))
 _PROSE, _FORMS = tuple(name for name, _ in PROSE), tuple(name for name, _ in FORMS)
 
@@ -149,71 +115,30 @@ def smollm2() -> Run:
     full = EitherCut(0.5, ManySentences(0.5), Windows(0.8))
     units = Tokenizer.units
     every = _PROSE + _FORMS
-    return _smollm2(
-        "smollm2",
-        start="runs/base/smollm2",
-        sources=PROSE + FORMS,
-        dev=None,
-        plans=(
-            Plan(
-                Outline(),
-                Natural(),
-                passages,
-                Telling(located=1.0, decoys=0.005, gap_lengths=0.3),
-                lengths=(64, 64, 128),
-                unit=units,
-                weight=0.56,
-                sources=_PROSE,
-            ),
-            Plan(
-                Outline(2.0),
-                Mix((3.0, Block(32)), (1.0, Keywords(1, 6)), (1.0, Blocks(2, 4, 0.7))),
-                EitherCut(0.6, WholeSentences(2), full),
-                Telling(located=0.5, decoys=0.005, gap_lengths=0.1),
-                whole_words=0.95,
-                weight=0.15,
-                sources=_FORMS,
-            ),
-            Plan(Outline(1.0, plain=True), Nothing(), full, lengths=(128,), weight=0.08, sources=every),
-            Plan(
-                Planning(),
-                Natural(dense=0.15),
-                passages,
-                Telling(located=1.0),
-                lengths=(32, 64, 128),
-                unit=units,
-                weight=0.06,
-                sources=_PROSE,
-            ),
-            Plan(
-                moving,
-                Mix(*MOST_MASKS),
-                full,
-                some_told,
-                whole_words=0.9,
-                full_noise=0.15,
-                weight=0.09,
-                sources=every,
-            ),
-            # A few words and nothing else ask for one sentence: with up to three, texts came out 3 to 7 words too long.
-            Plan(moving, Keywords(1, 6), WholeSentences(1), some_told, full_noise=0.3, weight=0.03, sources=_FORMS),
-            Plan(
-                moving,
-                Natural(),
-                passages,
-                some_told,
-                unit=units,
-                full_noise=0.15,
-                weight=0.03,
-                sources=_PROSE,
-            ),
+    plans = (
+        Plan(
+            Outline(), Natural(), passages, Telling(located=1.0, decoys=0.005, gap_lengths=0.3),
+            lengths=(64, 64, 128), unit=units, weight=0.56, sources=_PROSE,
         ),
-        training=replace(
-            _ON_A_GPU, slots=32_768, seconds=1000.0, rate=2e-4, matrix_rate=4e-4, added_rate=2e-3, warmup=50, decay=0.7
+        Plan(
+            Outline(2.0), Mix((3.0, Block(32)), (1.0, Keywords(1, 6)), (1.0, Blocks(2, 4, 0.7))),
+            EitherCut(0.6, WholeSentences(2), full), Telling(located=0.5, decoys=0.005, gap_lengths=0.1),
+            whole_words=0.95, weight=0.15, sources=_FORMS,
         ),
-        planner="text",
-        order="outline",
+        Plan(Outline(1.0, plain=True), Nothing(), full, lengths=(128,), weight=0.08, sources=every),
+        Plan(
+            Planning(), Natural(dense=0.15), passages, Telling(located=1.0),
+            lengths=(32, 64, 128), unit=units, weight=0.06, sources=_PROSE,
+        ),
+        Plan(moving, Mix(*MOST_MASKS), full, some_told, whole_words=0.9, full_noise=0.15, weight=0.09, sources=every),
+        # A few words and nothing else ask for one sentence: with up to three, texts came out 3 to 7 words too long.
+        Plan(moving, Keywords(1, 6), WholeSentences(1), some_told, full_noise=0.3, weight=0.03, sources=_FORMS),
+        Plan(moving, Natural(), passages, some_told, unit=units, full_noise=0.15, weight=0.03, sources=_PROSE),
+    )  # fmt: skip
+    training = replace(
+        _SMOLLM2, slots=32_768, seconds=1000.0, rate=2e-4, matrix_rate=4e-4, added_rate=2e-3, warmup=50, decay=0.7
     )
+    return _smollm2("smollm2", "runs/base/smollm2", PROSE + FORMS, None, plans, training, "text", "outline")
 
 
 def smollm2_trunk() -> Run:
@@ -231,36 +156,16 @@ def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> R
     are missing, located or not, at the L of the benchmark.
     """
     code = Plan(
-        method,
-        Block(12),
-        EitherCut(0.7, WholeSentences(1), Windows(0.6)),
-        Telling(located=0.5),
-        lengths=(CODE_SLOTS,),
-        whole_words=0.9,
-        unit=Tokenizer.lines,
-        full_noise=0.1,
-        weight=0.25,
-        sources=("python",),
-    )
+        method, Block(12), EitherCut(0.7, WholeSentences(1), Windows(0.6)), Telling(located=0.5), lengths=(CODE_SLOTS,),
+        whole_words=0.9, unit=Tokenizer.lines, full_noise=0.1, weight=0.25, sources=("python",),
+    )  # fmt: skip
     text = Plan(method, Mix((1.0, Block(32)), (1.0, Keywords(1, 6))), full_noise=0.1, weight=0.75)
-    return _smollm2(
-        name,
-        start,
-        sources=(("news-form", 1.8), ("1bw-real", 0.2), ("review-form", 1.8), ("review-short", 0.2), ("python", 1.0)),
-        dev="dev",
-        plans=(text, code),
-        training=replace(
-            _ON_A_GPU,
-            seconds=300.0,
-            rate=5e-4,
-            matrix_rate=1e-3,
-            added_rate=3e-3,
-            warmup=100,
-            decay=0.5,
-            position_warmup=100,
-            accumulate=2,  # memory for the rows of 2L that LC has
-        ),
-    )
+    sources = (("news-form", 1.8), ("1bw-real", 0.2), ("review-form", 1.8), ("review-short", 0.2), ("python", 1.0))
+    training = replace(
+        _SMOLLM2, seconds=300.0, rate=5e-4, matrix_rate=1e-3, added_rate=3e-3, warmup=100, decay=0.5,
+        position_warmup=100, accumulate=2,  # memory for the rows of 2L that LC has
+    )  # fmt: skip
+    return _smollm2(name, start, sources, "dev", (text, code), training)
 
 
 def _comparison() -> dict[str, Callable[[], Run]]:
@@ -296,27 +201,13 @@ def _papers(
         )
 
     method = DDOT(terminal=random_terminal, couple=couple)
-    masks = Mix((1.0, Block(L // 2)), (1.0, Keywords(1, 6)))
-    return Run(
-        name=name,
-        network=network,
-        start=start,
-        data=Data(folder="runs/data-gpt2", sources=((source, 1.0),), edges=False, workers=8),
-        plans=(Plan(method, masks, lengths=(L,), whole_words=0.0),),
-        training=Training(
-            steps=100_000,
-            slots=512 * L,
-            rate=3e-5,
-            warmup=2_500,
-            decay=0.0,
-            average=0.9999,
-            position_factor=10.0,
-            bf16=True,
-            compile=True,
-            device="cuda",
-            save_every=2_500,
-        ),
-    )
+    plan = Plan(method, Mix((1.0, Block(L // 2)), (1.0, Keywords(1, 6))), lengths=(L,), whole_words=0.0)
+    data = Data(folder="runs/data-gpt2", sources=((source, 1.0),), edges=False, workers=8)
+    training = replace(
+        _GPU, steps=100_000, slots=512 * L, rate=3e-5, warmup=2_500, decay=0.0, average=0.9999, position_factor=10.0,
+        save_every=2_500,
+    )  # fmt: skip
+    return Run(name, network, data, (plan,), training, start)
 
 
 def _two_stages(size: str, config: Callable[[int], DiTConfig]) -> dict[str, Callable[[], Run]]:
@@ -345,7 +236,6 @@ RECIPES: dict[str, Callable[[], Run]] = {
 
 
 def recipe(name: str) -> Run:
-    """The run of that name."""
     if name not in RECIPES:
         raise ValueError(f"there is no recipe '{name}'; the recipes are {', '.join(RECIPES)}")
     return RECIPES[name]()

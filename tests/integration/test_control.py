@@ -10,7 +10,8 @@ import torch
 from commands import ddot
 
 import ddot as package
-from ddot.core.records import UNKNOWN, Prediction, State
+from ddot.core.codes import UNKNOWN
+from ddot.core.records import Prediction, State
 from ddot.infill.settings import Settings
 from ddot.infill.template import avoided
 from ddot.infill.word_rules import Avoiding

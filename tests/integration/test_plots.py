@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddot.core.codes import PAD, PROMPT, RESPONSE
 from ddot.core.coupling import couple, couple_independently
 from ddot.core.positions import grid, grid_terminal, random_terminal
-from ddot.core.records import PAD, PROMPT, RESPONSE
 from ddot.figures.paths import Sentence, coupled, crossings, marked_sentence, tracks
 from ddot.figures.trajectories import COLOURS, COUPLINGS, training_paths, trajectories
 

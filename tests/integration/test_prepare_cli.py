@@ -109,7 +109,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(tmp_path, tokenizer_file, 
         HF_ENDPOINT=closed_port,
         NO_PROXY="127.0.0.1",
     )
-    assert_one_sentence(done, "hub:yelp", closed_port, "cannot be reached")
+    assert_one_sentence(done, "hub:yelp", closed_port, "cannot be read")
     assert list(tmp_path.iterdir()) == []
 
 

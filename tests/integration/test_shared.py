@@ -15,7 +15,7 @@ from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.serve import bench
-from ddot.serve.shared import Shared, watched
+from ddot.serve.shared import Shared
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_answers_are_those_got_alone_and_batches_are_shared(alone, shared):
         assert [each.result(60) for each in found] == wanted
     hook.remove()
     assert set(rows) == {4}
-    assert [result_of(watched(shared, each)).best for each in requests(shared)[:2]] == wanted[:2]
+    assert [result_of(shared.watched(each)).best for each in requests(shared)[:2]] == wanted[:2]
 
 
 def test_whoever_leaves_or_fails_disturbs_nobody(alone, shared):

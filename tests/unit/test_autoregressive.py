@@ -10,8 +10,9 @@ import torch
 
 from ddot.core.absorbing import CleanToken, ScoreEntropy
 from ddot.core.annealing import Tempered, greedy
+from ddot.core.codes import NOT_PROMPT, UNKNOWN
 from ddot.core.gaps import gap_hints, open_gaps
-from ddot.core.records import NOT_PROMPT, UNKNOWN, Example, State, Vocabulary
+from ddot.core.records import Example, State, Vocabulary
 from ddot.core.rng import fold, row_keys, spread_times, uniform
 from ddot.methods.autoregressive import Autoregressive, targets
 from ddot.methods.method import Method

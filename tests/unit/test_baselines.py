@@ -9,21 +9,9 @@ import torch
 
 from ddot.core.absorbing import CleanToken
 from ddot.core.annealing import Tempered
+from ddot.core.codes import BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.positions import random_terminal
-from ddot.core.projections import keep_prompt_order
-from ddot.core.records import (
-    BOTH,
-    GLUED,
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    State,
-    Vocabulary,
-)
+from ddot.core.records import Example, State, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.data.masks import Independent, Telling
@@ -292,16 +280,3 @@ def test_position_prediction_hears_what_is_told_of_gaps():
     free, told = (states(method, net, some)[0] for some in (prompts, glued))
     assert (told.hint[told.is_prompt] == GLUED).all()
     assert not torch.allclose(told.z, free.z)
-
-
-def test_position_prediction_keeps_the_prompt_in_order_only_when_asked():
-    net, prompts = network(), [Example(np.arange(first, first + L), np.ones(L, bool)) for first in range(20)]
-    with torch.no_grad():
-        net.velocity.weight.mul_(50)  # a head that throws words about
-
-    def in_order(method):
-        found = method.texts(states(method, net, prompts)[-1], V)
-        return [text.tolist() == prompt.tokens.tolist() for text, prompt in zip(found, prompts, strict=True)]
-
-    assert not any(in_order(PositionPrediction()))
-    assert all(in_order(PositionPrediction(projections=(keep_prompt_order,))))

@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddot.core.codes import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.positions import random_terminal
-from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.data.masks import Block, Blocks, Independent, Keywords, Mix, Natural, Nothing, Telling
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe

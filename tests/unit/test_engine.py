@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
 from ddot.core.gap_lengths import CLASSES, class_lengths
-from ddot.core.records import NOT_PROMPT, UNKNOWN_LENGTH
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.engine import ALONE, Engine, Sample, Shape, Window, gap_tokens

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddot.core.records import NOT_PROMPT, UNKNOWN_LENGTH, State
+from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
+from ddot.core.records import State
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Passage, Program, Sentence, read_items
 from ddot.evaluation.metrics.fluency import Causal

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddot.core.codes import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN
 from ddot.core.gaps import gap_of, gaps_open_by_hint
 from ddot.core.projections import keep_in_gaps, keep_out_of_closed, keep_prompt_order
-from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN, State
+from ddot.core.records import State
 
 rows = st.lists(
     st.tuples(

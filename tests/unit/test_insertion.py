@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from ddot.core.absorbing import CleanToken
+from ddot.core.codes import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH, Example, Vocabulary
+from ddot.core.records import Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.insertion import Insertion, insert, targets
 from ddot.methods.method import Method

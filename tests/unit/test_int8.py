@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddot.core.absorbing import ScoreEntropy
-from ddot.core.records import NOT_PROMPT, UNKNOWN, State, Vocabulary
+from ddot.core.codes import NOT_PROMPT, UNKNOWN
+from ddot.core.records import State, Vocabulary
 from ddot.data.tokenizer import learn_bpe
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddot.core.records import AFTER, BEFORE, GLUED, UNKNOWN
+from ddot.core.codes import AFTER, BEFORE, GLUED, UNKNOWN
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import CODE_GAP, Program, read_items

@@ -7,22 +7,9 @@ import pytest
 import torch
 
 from ddot.core.absorbing import CleanToken
+from ddot.core.codes import AFTER, BEFORE, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.positions import AsText, clean_positions, grid_terminal, random_terminal
-from ddot.core.records import (
-    AFTER,
-    BEFORE,
-    BOTH,
-    NOT_PROMPT,
-    PAD,
-    PROMPT,
-    RESPONSE,
-    UNKNOWN,
-    UNKNOWN_LENGTH,
-    Example,
-    Prediction,
-    State,
-    Vocabulary,
-)
+from ddot.core.records import Example, Prediction, State, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength

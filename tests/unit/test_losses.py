@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from ddot.core.absorbing import CleanToken, ScoreEntropy
+from ddot.core.codes import AFTER, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.coupling import couple_independently
 from ddot.core.gaps import gaps_after, missing_after
 from ddot.core.positions import random_terminal
-from ddot.core.records import AFTER, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Vocabulary
+from ddot.core.records import Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.ddot import DDOT
 from ddot.methods.losses import TokenUnitWeight, corrupted, denoising_losses, equal_weight, position_loss, total_loss

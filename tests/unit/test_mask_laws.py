@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from ddot.core.codes import BEFORE, BOTH, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import open_gaps
-from ddot.core.records import BEFORE, BOTH, UNKNOWN, UNKNOWN_LENGTH
 from ddot.data.masks import Block, Blocks, Keywords, Telling, Units, by_unit
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddot.core.codes import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import AFTER, BEFORE, BOTH, GLUED, NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.rng import Weighted
 from ddot.data.masks import (
     Block,

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from ddot.core import gap_lengths
 from ddot.core.absorbing import CleanToken, ScoreEntropy
-from ddot.core.records import HINTS, State, Vocabulary
+from ddot.core.codes import HINTS
+from ddot.core.records import State, Vocabulary
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig

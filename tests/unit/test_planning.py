@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddot.core import gap_lengths
+from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.gaps import gap_hints, missing_after, open_gaps
-from ddot.core.records import NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH, Example, Vocabulary
+from ddot.core.records import Example, Vocabulary
 from ddot.core.rng import row_keys
 from ddot.methods.layout import with_placeholders
 from ddot.methods.method import Method, Trainable

@@ -10,9 +10,10 @@ import torch
 from scipy.stats import binomtest
 
 from ddot.core.absorbing import CleanToken
+from ddot.core.codes import NOT_PROMPT
 from ddot.core.gap_lengths import CLASSES, length_class
 from ddot.core.gaps import gap_hints, open_gaps
-from ddot.core.records import NOT_PROMPT, Example, Vocabulary
+from ddot.core.records import Example, Vocabulary
 from ddot.core.rng import row_keys, spread_times
 from ddot.methods.expand_delete import ExpandDelete
 from ddot.methods.flexible import Flexible, thinned

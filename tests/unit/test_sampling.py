@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddot.core.annealing import Candidates, Tempered, greedy, greedy_words
+from ddot.core.codes import NOT_PROMPT, UNKNOWN
 from ddot.core.coupling import couple
 from ddot.core.noise import LogLinear
 from ddot.core.positions import grid_terminal, random_terminal
 from ddot.core.projections import clamp_prompt, keep_prompt_order, keep_word_order, sort_within, without_echo
-from ddot.core.records import NOT_PROMPT, UNKNOWN, Prediction, State, Vocabulary
+from ddot.core.records import Prediction, State, Vocabulary
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, read_out, reverse, time_grid
 

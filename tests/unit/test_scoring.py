@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from ddot.core.absorbing import CleanToken
+from ddot.core.codes import AFTER, BEFORE
 from ddot.core.gap_lengths import CLASSES
-from ddot.core.records import AFTER, BEFORE, Example, Prompt, Vocabulary
+from ddot.core.records import Example, Prompt, Vocabulary
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst
 from ddot.infill.scoring import Recorder, length_chances_of, score_of

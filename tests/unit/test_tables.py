@@ -383,9 +383,9 @@ def test_differences_stand_beside_rows_of_the_other_commands():
     assert table([row(), *rows], "block") == table([row()], "block")
     with pytest.raises(ValueError, match="no rows of `ddot compare` among 1; give a file"):
         render([row()], "differences")
-    with pytest.raises(ValueError, match="row 1 has null under 'low'; wanted a number"):
+    with pytest.raises(ValueError, match="a row has null under 'low'; wanted a number"):
         render([difference("lc") | {"low": None}])
-    with pytest.raises(ValueError, match="row 1 has no 'dataset'"):
+    with pytest.raises(ValueError, match="a row has no 'dataset'"):
         render([{key: value for key, value in difference("lc").items() if key != "dataset"}])
 
 
@@ -530,15 +530,15 @@ def test_names_come_through_latex_as_they_are(name):
     [
         ([], "tables", "no table 'tables'; there are overview, main"),
         ([row()], "speed", "no rows of `ddot bench` among 1"),
-        ([{"method": "planned", "dataset": "1bw-block"}], None, "row 1 has no 'split'"),
-        ([row(), {"loss": 3.0}], "main", "row 2 begins with 'loss'; wanted rows of `ddot evaluate`"),
-        ([{}], "main", "row 1 begins with ''"),
-        ([row(), row(steps="16")], "steps", "row 2 has \"16\" under 'steps'; wanted a whole number"),
-        ([row(method=["lc"])], "main", "row 1 has [\"lc\"] under 'method'; wanted a text"),
-        ([row(model=None)], "main", "row 1 has null under 'model'; wanted a text"),
-        ([row(intervals="wide")], "block", "row 1 has \"wide\" under 'intervals'; wanted an object"),
-        ([row(training_seconds=[])], "block", "row 1 has [] under 'training_seconds'; wanted a number"),
-        ([row(id="1", text="the boat")], "main", "row 1 is a text; give the file of rows"),
+        ([{"method": "planned", "dataset": "1bw-block"}], None, "a row has no 'split'"),
+        ([row(), {"loss": 3.0}], "main", "a row begins with 'loss'; wanted rows of `ddot evaluate`"),
+        ([{}], "main", "a row begins with ''"),
+        ([row(), row(steps="16")], "steps", "a row has \"16\" under 'steps'; wanted a whole number"),
+        ([row(method=["lc"])], "main", "a row has [\"lc\"] under 'method'; wanted a text"),
+        ([row(model=None)], "main", "a row has null under 'model'; wanted a text"),
+        ([row(intervals="wide")], "block", "a row has \"wide\" under 'intervals'; wanted an object"),
+        ([row(training_seconds=[])], "block", "a row has [] under 'training_seconds'; wanted a number"),
+        ([row(id="1", text="the boat")], "main", "a row is a text; give the file of rows"),
     ],
 )
 def test_mistakes_are_sentences(rows, name, sentence):
@@ -558,7 +558,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("field", "value", "wanted"), WRONG)
 def test_fields_that_hold_something_else_are_refused(field, value, wanted):
-    sentence = f"row 2 has {json.dumps(value)[:40]} under '{field}'; wanted {wanted}"
+    sentence = f"a row has {json.dumps(value)[:40]} under '{field}'; wanted {wanted}"
     with pytest.raises(ValueError, match=re.escape(sentence) + "$"):
         measured([row(), row(**{field: value})])
 

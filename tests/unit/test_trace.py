@@ -63,33 +63,33 @@ def test_a_trace_cut_anywhere_is_refused(tmp_path):
     whole = (tmp_path / "whole.json").read_bytes().rstrip()
     for length in range(len(whole)):
         (tmp_path / "cut.json").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"cut\.json is no whole trace: it is no JSON"):
+        with pytest.raises(ValueError, match=r"cut\.json is not a whole trace"):
             load_trace(tmp_path / "cut.json")
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "sentence"),
+    ("path", "value"),
     [
-        (["text"], None, '"text" is missing or no str'),
-        (["settings"], [], '"settings" is missing or no dict'),
-        (["frames"], [], "it has no frames"),
-        (["frames", 1], 5, "in frame 2 there is not just t, pieces, positions and given"),
-        (["frames", 1, "more"], 5, "in frame 2 there is not just"),
-        (["frames", 0, "t"], "1", "in frame 1 t is '1', not a number"),
-        (["frames", 0, "t"], True, "in frame 1 t is True, not a number"),
-        (["frames", 0, "t"], 1.5, "in frame 1 t is 1.5"),
-        (["frames", 2, "t"], 0.75, "in frame 3 t rises from 0.5 to 0.75"),
-        (["frames", 2, "pieces", 1], 7, "in frame 3 pieces is no list of texts or null"),
-        (["frames", 2, "positions", 1], None, "in frame 3 positions is no list of finite numbers"),
-        (["frames", 2, "positions", 1], float("nan"), "in frame 3 positions is no list of finite numbers"),
-        (["frames", 2, "given", 1], 0, "in frame 3 given is no list of true or false"),
-        (["frames", 2, "given", 1], True, "in frame 3 other slots are given"),
-        (["frames", 2, "given"], [True], "3 pieces, 3 positions, 1 given; 3 of each were wanted"),
-        (["frames", 1], {"t": 0.5, "pieces": [], "positions": [], "given": []}, "in frame 2 there are 0 pieces"),
-        (["frames", 0], {"t": 1, "pieces": [], "positions": [], "given": []}, "in frame 1 there are no slots"),
+        (["text"], None),
+        (["settings"], []),
+        (["frames"], []),
+        (["frames", 1], 5),
+        (["frames", 1, "more"], 5),
+        (["frames", 0, "t"], "1"),
+        (["frames", 0, "t"], True),
+        (["frames", 0, "t"], 1.5),
+        (["frames", 2, "t"], 0.75),
+        (["frames", 2, "pieces", 1], 7),
+        (["frames", 2, "positions", 1], None),
+        (["frames", 2, "positions", 1], float("nan")),
+        (["frames", 2, "given", 1], 0),
+        (["frames", 2, "given", 1], True),
+        (["frames", 2, "given"], [True]),
+        (["frames", 1], {"t": 0.5, "pieces": [], "positions": [], "given": []}),
+        (["frames", 0], {"t": 1, "pieces": [], "positions": [], "given": []}),
     ],
 )
-def test_damage_is_told(tmp_path, path, value, sentence):
+def test_damage_is_told(tmp_path, path, value):
     save_trace(tmp_path / "a.json", "I ___", {}, A_FILLING)
     found = json.loads((tmp_path / "a.json").read_text())
     part = found
@@ -97,19 +97,18 @@ def test_damage_is_told(tmp_path, path, value, sentence):
         part = part[step]
     part[path[-1]] = value
     (tmp_path / "a.json").write_text(json.dumps(found))
-    with pytest.raises(ValueError, match=r"no whole trace: .*--trace") as caught:
+    with pytest.raises(ValueError, match=r"not a whole trace.*--trace"):
         load_trace(tmp_path / "a.json")
-    assert sentence in str(caught.value)
 
 
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no trace at"):
         load_trace(tmp_path / "none.json")
     (tmp_path / "a.json").write_text("[1]")
-    with pytest.raises(ValueError, match="it holds a list"):
+    with pytest.raises(ValueError, match="not a whole trace"):
         load_trace(tmp_path / "a.json")
     (tmp_path / "a.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(ValueError, match="it is no JSON"):
+    with pytest.raises(ValueError, match="not a whole trace"):
         load_trace(tmp_path / "a.json")
 
 

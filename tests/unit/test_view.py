@@ -9,8 +9,9 @@ import torch
 
 import ddot
 from ddot.core.annealing import Tempered, greedy
+from ddot.core.codes import BOTH, GLUED, NOT_PROMPT, UNKNOWN
 from ddot.core.projections import without, without_echo
-from ddot.core.records import BOTH, GLUED, NOT_PROMPT, UNKNOWN, Prediction, State
+from ddot.core.records import Prediction, State
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
 from ddot.data.tokenizer import Tokenizer, learn_bpe

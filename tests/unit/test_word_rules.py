@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ddot.core.annealing import Tempered, greedy
-from ddot.core.records import GLUED, NOT_PROMPT, Prediction, State
+from ddot.core.codes import GLUED, NOT_PROMPT
+from ddot.core.records import Prediction, State
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst, reverse, time_grid
 from ddot.data.tokenizer import learn_bpe

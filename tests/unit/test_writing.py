@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddot.core.codes import NOT_PROMPT
 from ddot.core.gaps import missing_after
-from ddot.core.records import NOT_PROMPT, Example, State
+from ddot.core.records import Example, State
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Prompted

@@ -26,7 +26,6 @@ def mean(values: Sequence[float]) -> Sums:
 
 
 def mean_of(sums: Float[np.ndarray, "2"]) -> float:
-    """The mean from (total, count)."""
     return float(sums[0] / sums[1]) if sums[1] else 0.0
 
 

@@ -1,15 +1,16 @@
-"""`ddot bench infill`: how fast blanks are filled, all in one run on the same sentences.
+"""How fast blanks are filled, each comparison in one run on the same sentences.
 
-The product against a plain implementation (float32, always 64 slots, logits at every slot in every step), and the same
-trunk generating left to right with a key-value cache; on a GPU also long lists, plain and compiled. Weights do not
-affect speed, so baselines run on the weights of the model.
+`ddot bench infill`: the product against a plain implementation (float32, always 64 slots, logits at every slot in every
+step), and the same trunk generating left to right with a key-value cache; on a GPU also long lists, plain and compiled.
+`ddot bench methods`: sampling steps of each method. Weights do not affect speed: baselines run on the model's.
 """
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,13 @@ from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
 from ddot.infill.view import lay_out, view
+from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
+from ddot.methods.left_context import LeftContext
+from ddot.methods.method import Method
+from ddot.methods.position_prediction import PositionPrediction
 from ddot.network.denoiser import Denoiser
+from ddot.network.devices import device_name
 from ddot.network.trunk import Cache
 
 # About 20 words with their fills.
@@ -125,13 +131,10 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def _each(model: Model, fill: Callable[[Model, str], object]) -> Way:
-    """One sentence after the other."""
     return lambda: [seconds(partial(fill, model, text), model.device) for text in SENTENCES]
 
 
 def _many(model: Model, steps: int) -> Way:
-    """A long list."""
-
     def fill() -> None:
         texts = enumerate(varied(MANY))
         for _ in model.answers(model.request(text, Settings(seed=seed, steps=steps)) for seed, text in texts):
@@ -180,3 +183,47 @@ def _left_to_right(model: Model, text: str) -> None:
         hidden = trunk.hidden(trunk.embed(token), here, clean, cache)
         place += token.shape[1]
         token = trunk.logits(hidden[:, -1]).argmax(-1, keepdim=True)
+
+
+METHODS: dict[str, Method] = {"lc": LeftContext(), "pop": PositionPrediction(), "ddot-u": DDOT(projections=())}
+
+
+def measure_methods(
+    model: str | Path | None = None,
+    steps: Sequence[int] = (2, 4, 8, 16),
+    texts: int | None = None,
+    rounds: int = 3,
+    device: str | None = None,
+) -> list[dict[str, Any]]:
+    """Rows: milliseconds per text, and the speed-up over left context in the same round; medians over rounds.
+
+    All texts have the same number of slots; left context reads twice as many. `texts`: the batch (default: one, or 512
+    on a GPU).
+    """
+    for name, number in (*(("steps", K) for K in steps), ("texts", texts), ("rounds", rounds)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} is {number}; at least 1 is wanted")
+    loaded = load(model, device)
+    count = texts or (512 if loaded.device.type == "cuda" else 1)
+    # The words alone, not where any are missing.
+    prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
+    times: dict[tuple[int, str], list[float]] = {}
+
+    def sample(name: str, steps: int) -> None:
+        for _ in METHODS[name].sample(loaded.denoiser, prompts, roomy(0), steps, row_keys(0, count)):
+            pass
+
+    with torch.inference_mode(), loaded.denoiser.half_precision():
+        for turn, K, name in product(range(rounds + 1), steps, METHODS):
+            if turn:  # the first round warms up
+                print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
+            spent = seconds(partial(sample, name, K if turn else 1), loaded.device)
+            times.setdefault((K, name), []).extend([spent] * bool(turn))
+    rows = []
+    for (K, name), some in times.items():
+        faster = float(np.median(np.divide(times[K, "lc"], some)))  # within a round: the speed of a machine varies
+        rows.append({
+            "sampler": name, "device": device_name(loaded.denoiser.device), "texts_at_once": count, "steps": K,
+            "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
+        })  # fmt: skip
+    return rows

@@ -170,7 +170,6 @@ def _published(
 
 
 def papers(values: Mapping[str, Any], column: Sequence[str]) -> str:
-    """The paper's values under one column."""
     return joined([printed(values.get(metric)) for metric in column])
 
 
@@ -245,7 +244,6 @@ _BUDGET = ("{}", "{:,}", "{:,.0f}", "{:g}")  # recipe, steps, seconds, λ
 
 
 def models(rows: Sequence[Row], room: int | None = None) -> Table:
-    """Every model with its training budget."""
     found: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: (row.training_seconds is None, *rank(row))):
         if row.method != UNFILLED:
@@ -266,7 +264,7 @@ _OF_LINE = [each.name for each in fields(Contrast) if each.name not in _PLACE]
 
 def difference_tables(rows: Sequence[Mapping[str, Any]], room: int | None = None) -> list[Table]:
     """One table, or none where no line is a difference. Bold: the interval excludes 0."""
-    found = [parse(Contrast, row, number) for number, row in enumerate(rows, 1) if is_difference(row)]
+    found = [parse(Contrast, row) for row in rows if is_difference(row)]
     if not found:
         return []
     lines: dict[tuple[Any, ...], dict[tuple[str, str], Contrast]] = {}

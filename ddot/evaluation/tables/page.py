@@ -20,7 +20,6 @@ def bold(text: str) -> str:
 
 
 def is_bold(cell: str) -> bool:
-    """Whether any of it is."""
     return _ON in cell
 
 

@@ -23,13 +23,13 @@ BENCHES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 def speed_tables(rows: Sequence[Line], room: int | None = None) -> list[Table]:
     """A table for each bench that `rows` hold."""
     found: dict[str, list[Line]] = {}
-    for number, row in enumerate(rows, 1):
+    for row in rows:
         if is_measurement(row) or is_difference(row):
             continue
         first = next(iter(row), "")
         if first not in BENCHES:
             raise ValueError(
-                f"{place_of(row, number)} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
+                f"{place_of(row)} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
                 f"`ddot compare` (first, second, …) or `ddot bench` ({', '.join(BENCHES)})"
             )
         found.setdefault(first, []).append(row)

@@ -31,8 +31,8 @@ _PER_TOKEN = ("embed_tokens.weight", "vocab_embed.embedding", "output_layer.line
 def convert(
     source: Path, dest: Path, tokenizer: Path | None = None, keep: Path | None = None, least: int = 1
 ) -> DenoiserConfig:
-    """Write `dest`. `tokenizer`: for checkpoints without one. `keep`: a packed corpus, or a model, to prune it to."""
-    if dest.exists():  # before the work
+    """Write `dest`. `tokenizer`: for checkpoints without one. `keep`: a corpus or model whose tokens are kept."""
+    if dest.exists():  # checked before the conversion
         raise ValueError(f"{dest} exists already; remove it or choose another name")
     if not source.exists():
         raise FileNotFoundError(f"nothing at {source}; give a GGUF file or a folder with a checkpoint")
@@ -47,7 +47,7 @@ def convert(
 
 
 def _additions(config: DenoiserConfig) -> dict[str, Tensor]:
-    """Fresh weights of everything but the trunk, which is not built."""
+    """Freshly initialised weights of everything but the trunk."""
     trunk = dataclasses.replace(config.trunk, blocks=0, vocabulary=1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -56,7 +56,7 @@ def _additions(config: DenoiserConfig) -> dict[str, Tensor]:
 
 
 def from_folder(source: Path, tokenizer: Path | None) -> Converted:
-    """Convert a checkpoint folder; its weight names tell the family."""
+    """Convert a checkpoint folder; weight names identify the family."""
     folder = source if source.is_dir() else source.parent
     weights = _read_weights(source)
     normalised = any("backbone." in name for name in weights)
@@ -91,7 +91,7 @@ def _read_weights(source: Path) -> dict[str, Tensor]:
     for file in files:
         try:
             read = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception:  # unpickling errors have no common class, and their text says how to disable the check
+        except Exception:  # unpickling errors have no common class, and their message explains how to disable the check
             raise ValueError(
                 f"{file} is damaged, or holds more than tensors, which could run code; "
                 "convert it to safetensors where you trust it"
@@ -105,7 +105,7 @@ def _read_weights(source: Path) -> dict[str, Tensor]:
 
 
 def _uses(keep: Path, tokenizer: Tokenizer) -> Int[np.ndarray, "base"]:
-    """How often a packed corpus uses each token; for a model folder, which tokens its vocabulary has."""
+    """Token counts of a packed corpus; for a model folder, a huge count for every token of its vocabulary."""
     if not (keep / "counts.npy").is_file() and any((keep / name).exists() for name in ("config.json", "latest")):
         theirs = Tokenizer.load(model_folder(keep)).encoder.get_vocab()
         uses = np.zeros(tokenizer.vocabulary.base, np.int64)
@@ -124,7 +124,7 @@ def _uses(keep: Path, tokenizer: Tokenizer) -> Int[np.ndarray, "base"]:
 
 
 def pruned(converted: Converted, keep: Path, least: int) -> Converted:
-    """The same model with its vocabulary, and the rows of its embeddings, reduced to what `keep` uses."""
+    """The model with its vocabulary and embedding rows reduced to the tokens that `keep` uses."""
     config, trunk, tokenizer = converted
     smaller, old = prune(tokenizer, _uses(keep, tokenizer), least)
     new = smaller.vocabulary

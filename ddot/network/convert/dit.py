@@ -10,7 +10,7 @@ from ddot.network.convert.weights import Converted, take
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.dit import DiTConfig
 
-_NEW_LOGIT = -10.0  # of new rows, relative to the mean: at most e^-10 of a token's mean probability
+_NEW_LOGIT = -10.0  # bias of new rows relative to the mean: e^-10 of a token's mean probability
 
 
 def from_dit(names: dict[str, Tensor], tokenizer: Tokenizer, normalised: bool) -> Converted:
@@ -40,14 +40,10 @@ def from_dit(names: dict[str, Tensor], tokenizer: Tokenizer, normalised: bool) -
 
 
 def _without_time(names: dict[str, Tensor]) -> dict[str, Tensor]:
-    """MDLM's noise map, which was always given σ = 0: the same output at every σ."""
+    """MDLM's noise map made constant in σ: it was trained with σ = 0 only."""
     first, second = ([take(names, f"sigma_map.mlp.{i}.{kind}") for kind in ("weight", "bias")] for i in (0, 2))
     half = first[0].shape[1] // 2
     waves = torch.cat([torch.ones(half), torch.zeros(half)])  # cosines and sines of 0
     output = second[0] @ torch.nn.functional.silu(first[0] @ waves + first[1]) + second[1]
-    return {
-        "sigma_map.mlp.0.weight": first[0],
-        "sigma_map.mlp.0.bias": first[1],
-        "sigma_map.mlp.2.weight": torch.zeros_like(second[0]),
-        "sigma_map.mlp.2.bias": output,
-    }
+    constant = {"0.weight": first[0], "0.bias": first[1], "2.weight": torch.zeros_like(second[0]), "2.bias": output}
+    return {f"sigma_map.mlp.{name}": weight for name, weight in constant.items()}

@@ -20,7 +20,6 @@ _GGUF_WHOLE = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "l
 
 
 def from_gguf(file: Path) -> Converted:
-    """Convert a GGUF file."""
     try:
         import gguf
     except ImportError:
@@ -28,7 +27,7 @@ def from_gguf(file: Path) -> Converted:
     try:
         reader = gguf.GGUFReader(str(file))
         about = {name: field.contents() for name, field in reader.fields.items()}
-    except Exception as error:  # bad files fail in many ways
+    except Exception as error:  # bad files raise many kinds of errors
         raise ValueError(f"{file} is not a GGUF file, or is truncated ({error})") from None
     if about.get("general.architecture") != "llama":
         raise ValueError(f"{file} holds a {about.get('general.architecture')} model; only Llama models are supported")
@@ -74,7 +73,7 @@ def _gguf_name(name: str) -> str:
             return f"{_GGUF_WHOLE[whole]}.weight"
         case ["blk", layer, part, "weight"] if part in _GGUF_PARTS:
             return f"layers.{layer}.{_GGUF_PARTS[part]}.weight"
-    return name  # refused later, with its name
+    return name  # refused later, by name
 
 
 def gguf_tokenizer(about: dict[str, Any]) -> Tokenizer:

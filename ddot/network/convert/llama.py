@@ -10,11 +10,11 @@ from ddot.network.convert.weights import Converted, take
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.llama import LlamaConfig
 
-_SPARE = 1024  # unused rows a checkpoint may have beyond its tokenizer
+_SPARE = 1024  # unused rows allowed beyond the tokenizer's
 
 
 def from_llama(names: dict[str, Tensor], about: dict[str, Any], tokenizer: Tokenizer) -> Converted:
-    """Convert weights with Hugging Face's names. Empties `names`."""
+    """Convert weights with Hugging Face's names, removing them from `names`."""
     trunk = llama_config(about, tokenizer.vocabulary.rows)
     width, inner, D = trunk.width, trunk.inner_width, trunk.head_width
     embedding = take(names, "embed_tokens.weight")
@@ -62,16 +62,9 @@ def llama_config(about: dict[str, Any], rows: int) -> LlamaConfig:
     ):
         if value != wanted:
             raise ValueError(f"the model has {name} {value}; only {wanted} is supported")
-    return LlamaConfig(
-        width=width,
-        blocks=blocks,
-        heads=heads,
-        key_heads=key_heads,
-        inner_width=inner,
-        vocabulary=rows,
-        rotary_base=float(about.get("rope_theta") or rotary.get("rope_theta") or 10_000.0),
-        norm_eps=float(f"{about.get('rms_norm_eps', 1e-6):.6g}"),  # GGUF stores it in float32
-    )
+    base = float(about.get("rope_theta") or rotary.get("rope_theta") or 10_000.0)
+    norm_eps = float(f"{about.get('rms_norm_eps', 1e-6):.6g}")  # GGUF stores it in float32
+    return LlamaConfig(width, blocks, heads, key_heads, inner, rows, base, norm_eps)
 
 
 def _with_new_rows(embedding: Tensor, width: int, tokenizer: Tokenizer) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every converter returns, and how it takes named weights out of a checkpoint."""
+"""What converters share: their result, and reading named weights from a checkpoint."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ Converted = tuple[DenoiserConfig, dict[str, Tensor], Tokenizer]  # the dict: wei
 
 
 def take(names: dict[str, Tensor], name: str, *shape: int) -> Tensor:
-    """The weight of that name in float32, removed from `names` so that its memory can be freed."""
+    """The named weight in float32, removed from `names` to free its memory."""
     if name not in names:
         raise ValueError(f"the checkpoint has no '{name}'; it is incomplete or of another family")
     weight = names.pop(name)
