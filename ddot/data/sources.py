@@ -78,7 +78,7 @@ def _open_parquet(path: Path, field: str) -> Iterator[str | None]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise ValueError("reading .parquet needs the extra `data`: pip install -e '.[data]'") from None
+        raise ValueError("reading .parquet needs the extra `data`: pip install 'ddot-infill[data]'") from None
     try:
         file = parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
@@ -105,7 +105,7 @@ def _open_hub(source: str, field: str | None) -> Iterator[str | None]:
         import datasets
         import huggingface_hub
     except ImportError:
-        raise ValueError(f"{source} needs the extra `data`: pip install -e '.[data]'") from None
+        raise ValueError(f"{source} needs the extra `data`: pip install 'ddot-infill[data]'") from None
     endpoint = huggingface_hub.constants.ENDPOINT
     try:
         # Checked first, because `datasets` tries for half a minute before it gives up.
