@@ -56,10 +56,12 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
         if line.strip():
             try:
                 text = json.loads(line)[field]
-            except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise ValueError(f'{source}, line {number}: expected a JSON object with "{field}"') from None
             if not isinstance(text, str | None):
                 raise ValueError(f'{source}, line {number}: "{field}" is {_one_line(text)}, expected a string')
+            if text and any("\ud800" <= character <= "\udfff" for character in text):
+                raise ValueError(f'{source}, line {number}: "{field}" holds half a character; take it out')
             yield text
 
 
