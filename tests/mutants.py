@@ -1471,11 +1471,15 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 'before = extra + (asked.input_prefix or "")',
                 'before = (asked.input_prefix or "") + extra',
             ),
-            ("milliseconds taken for seconds", "limit / 1000 / n if", "limit / n if"),
+            ("milliseconds taken for seconds", "limit / 1000 / asked.settings.n if", "limit / asked.settings.n if"),
             ("a time limit of 0 that is kept", "limit is not None and limit > 0", "limit is not None"),
-            ("several answers for an editor", "replace(asked.settings, n=n)", "asked.settings"),
             ("one completion given several times", "done.found[index % len(done.found)]  #", "done.found[0]  #"),
         ],
+    ),
+    (
+        "unit/test_fim.py",
+        "serve/requests.py",
+        [("one answer for an editor", "n=settings.n if self.n_cmpl is None else self.n_cmpl", "n=settings.n")],
     ),
     (
         "unit/test_fim.py",

@@ -57,10 +57,12 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
         if line.strip():
             try:
                 text = json.loads(line)[field]
-            except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise ValueError(f'{source}, line {number}: expected a JSON object with "{field}"') from None
             if not isinstance(text, str | None):
                 raise ValueError(f'{source}, line {number}: "{field}" is {_one_line(text)}, expected a string')
+            if text and any("\ud800" <= character <= "\udfff" for character in text):
+                raise ValueError(f'{source}, line {number}: "{field}" holds half a character; take it out')
             yield text
 
 
@@ -80,7 +82,7 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
         import datasets
         import huggingface_hub
     except ImportError:
-        raise ValueError(f"{source} needs the extra `data`: pip install -e '.[data]'") from None
+        raise ValueError(f"{source} needs the extra `data`: pip install 'ddot-infill[data]'") from None
     where = "" if options else f" at {huggingface_hub.constants.ENDPOINT}"
     try:
         if where:  # checked first, because `datasets` tries for half a minute before it gives up

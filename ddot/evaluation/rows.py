@@ -139,6 +139,7 @@ R = TypeVar("R", Row, FilledText, Contrast)
 _COMMANDS: dict[type, str] = {Row: "evaluate", FilledText: "evaluate", Contrast: "compare --json"}
 
 
+_MOST = 2**63  # of a whole number: beyond it there may be no float
 _WANTED = {str: "a text", int: "a whole number", float: "a number", dict: "an object"}
 
 
@@ -170,7 +171,10 @@ def parse(record: type[R], line: Mapping[str, Any]) -> R:
 
 def _checked(name: str, value: Any, kind: Any, place: str) -> Any:
     """A number may be NaN: it could not be measured."""
-    if isinstance(value, bool) or not isinstance(value, int | float if kind is float else kind):
+    known = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
+    if isinstance(value, str) and name != "text" and not value.isprintable():
+        raise ValueError(f"{place} has control characters under '{name}'; take them out")
+    if not known or (isinstance(value, int) and abs(value) > _MOST):
         raise ValueError(f"{place} has {json.dumps(value)[:40]} under '{name}'; wanted {_WANTED[kind]}")
     return float(value) if kind is float else value
 

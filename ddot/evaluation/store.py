@@ -49,8 +49,8 @@ def _lines(file: Path, data: bytes) -> list[Raw]:
             continue
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            why = getattr(error, "msg", "nested too deep")
+        except (ValueError, RecursionError) as error:
+            why = getattr(error, "msg", "nested too deep, or a number too long")
             cut = "; it was cut off: remove it, or resume what wrote it" * (number == len(lines))
             raise ValueError(f"{file}, line {number}: wanted JSON, got '{line[:40]}' ({why}){cut}") from None
         if not isinstance(row, dict):
@@ -169,7 +169,7 @@ def _mended(whole: bytes) -> bytes:
     try:
         json.loads(last)
         return whole + b"\n"
-    except ValueError:
+    except (ValueError, RecursionError):
         return whole[: -len(last)] if last.startswith(_BEGIN[: len(last)]) else whole
 
 

@@ -26,7 +26,7 @@ def canvas(width: float, height: float) -> Iterator[Any]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("plots need the extra `plots`: pip install -e '.[plots]'") from None
+        raise ValueError("plots need the extra `plots`: pip install 'ddot-infill[plots]'") from None
     settings: Any = {
         "font.family": "sans-serif",
         "font.size": 9.0,

@@ -30,7 +30,7 @@ def on_ray(
         import ray
         from ray.data import ActorPoolStrategy, Dataset
     except ImportError:
-        raise ValueError("on_ray needs the extra `ray`: pip install -e '.[ray]'") from None
+        raise ValueError("on_ray needs the extra `ray`: pip install 'ddot-infill[ray]'") from None
     if not isinstance(dataset, Dataset):
         raise ValueError(f"dataset is {short(dataset)}; wanted a ray.data.Dataset, as ray.data.read_json gives")
     whole_number("batch_size", batch_size, 1)

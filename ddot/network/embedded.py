@@ -84,7 +84,7 @@ def find(name: str | Path | None) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
         raise FileNotFoundError(
-            f"there is no folder {name}; to fetch it from the hub, pip install -e '.[hub]'"
+            f"there is no folder {name}; to fetch it from the hub, pip install 'ddot-infill[hub]'"
         ) from None
     try:
         return Path(snapshot_download(str(name), allow_patterns=["*.safetensors", "*.json"]))

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 from safetensors import SafetensorError
@@ -29,6 +29,7 @@ from ddot.network.llama import LlamaConfig
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
 # Fields that config.json stores under an older name, so that earlier models still load.
 _STORED = {"gap_lengths": "rooms"}
+_LARGEST = 1 << 20  # beyond it no size is meant
 _FIELDS = {stored: field for field, stored in _STORED.items()}
 
 
@@ -46,11 +47,25 @@ def config_from_json(value: Any) -> Any:
         fields = {_FIELDS.get(name) or name: config_from_json(inner) for name, inner in value.items() if name != "is"}
         if value.get("is") not in _CLASSES:
             raise ValueError(f"config.json names '{value.get('is')}'; this version knows {', '.join(_CLASSES)}")
+        kind = _CLASSES[value["is"]]
+        for name, wanted in get_type_hints(kind).items():
+            if name in fields and not _fits(fields[name], wanted):
+                said = json.dumps(value[_STORED.get(name) or name])[:40]
+                raise ValueError(f"config.json has {said} under '{name}', which no network has; restore the file")
         try:
-            return _CLASSES[value["is"]](**fields)
+            return kind(**fields)
         except TypeError as error:  # a field too many or too few
             raise ValueError(f"config.json does not fit this version: {error}") from None
     return value
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a field of such a type may hold a value. Whole numbers are sizes."""
+    if get_args(wanted):
+        return any(_fits(value, each) for each in get_args(wanted))
+    if isinstance(value, bool) or wanted not in (int, float):
+        return isinstance(value, wanted) and wanted is not int
+    return isinstance(value, int | float) if wanted is float else isinstance(value, int) and 0 < value <= _LARGEST
 
 
 def save_tensors(tensors: Mapping[str, Tensor], folder: Path, name: str, shard_bytes: int | None = None) -> None:

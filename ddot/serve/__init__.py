@@ -45,5 +45,5 @@ def serve(load: "Callable[[], Model]", settings: ServerSettings) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"):
             raise
-        raise ValueError("serving needs the extra `serve`: pip install -e '.[serve]'") from None
+        raise ValueError("serving needs the extra `serve`: pip install 'ddot-infill[serve]'") from None
     run(load, settings)

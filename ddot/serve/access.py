@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from ddot.serve.replies import Refused
 
 ANY = "*"
+_LONGEST_KEY = 8_192
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,13 @@ def is_public(host: str) -> bool:
 
 def api_key_in(path: Path) -> str:
     try:
-        key = path.read_text(encoding="utf-8").strip()
+        with path.open(encoding="utf-8") as file:
+            key = file.read(_LONGEST_KEY).strip()  # a device may never end
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ValueError(f"cannot read the API key in {path}: {reason}; name a text file that holds it") from None
     if not key or "\n" in key:
         raise ValueError(f"{path} has {len(key.splitlines())} lines; wanted one, the API key")
+    if not key.isprintable() or len(key) == _LONGEST_KEY:
+        raise ValueError(f"{path} holds no API key: wanted a line of up to {_LONGEST_KEY - 1:,} printable characters")
     return key

@@ -10,8 +10,14 @@ from ddot.infill.engine import Sample, Step, Steps
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.template import Template
+<<<<<<< HEAD
 from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest, check_work
 from ddot.serve.shared import Shared
+=======
+from ddot.serve.replies import event
+from ddot.serve.requests import MOST_BLANKS, InfillRequest, check_work
+from ddot.serve.shared import watched as watch
+>>>>>>> prod
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
@@ -24,8 +30,6 @@ def template_of(model: Model, asked: InfillRequest) -> Template:
     if len(given) != 1:
         raise ValueError(f'the request needs either "text" or "free", a string; it has {"both" if given else "none"}')
     free = asked.free is not None and asked.free is not False
-    if len(given[0]) > MOST_CHARACTERS:
-        raise ValueError(f"the text has {len(given[0]):,} characters; at most {MOST_CHARACTERS:,} are allowed")
     template = model.template(given[0], free)
     blanks, most = len(template.blanks) - free, _MOST_WORDS if free else MOST_BLANKS
     if blanks > most:

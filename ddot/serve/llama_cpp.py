@@ -5,7 +5,7 @@ prefix; the network reads what is nearest to the gap.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from ddot.infill.engine import Steps
@@ -23,14 +23,13 @@ def filled(model: Model, asked: EditorRequest) -> Steps[Middles]:
     before = extra + (asked.input_prefix or "") + (asked.prompt or "")
     most = None if asked.n_predict is None or asked.n_predict < 0 else asked.n_predict
     limit = asked.t_max_predict_ms
-    n = asked.n_cmpl or 1
-    seconds = limit / 1000 / n if limit is not None and limit > 0 else None
-    return middles(model, before, asked.input_suffix or "", most, replace(asked.settings, n=n), asked.stops, seconds)
+    seconds = limit / 1000 / asked.settings.n if limit is not None and limit > 0 else None
+    return middles(model, before, asked.input_suffix or "", most, asked.settings, asked.stops, seconds)
 
 
 def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any] | list[dict[str, Any]]:
     """The reply, or the fields of it that were asked for; for several completions a list, as llama.cpp has it."""
-    each = [_answer(model, asked, done, index) for index in range(asked.n_cmpl or 1)]
+    each = [_answer(model, asked, done, index) for index in range(asked.settings.n)]
     return each if len(each) > 1 else each[0]
 
 
@@ -48,7 +47,7 @@ def _answer(model: Model, asked: EditorRequest, done: Middles, index: int) -> di
 
 def events(model: Model, asked: EditorRequest, done: Middles) -> Iterable[bytes]:
     """The content of a completion comes as one piece, then the rest of the reply."""
-    for index in range(asked.n_cmpl or 1):
+    for index in range(asked.settings.n):
         middle = done.found[index % len(done.found)]
         yield event({"index": index, "content": middle.text, "stop": False, "tokens_predicted": middle.tokens})
         yield event({**_answer(model, asked, done, index), "content": "", "stop": True})

@@ -1,12 +1,13 @@
 """What clients send, checked; errors say what was wanted. Unknown fields are ignored."""
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from ddot.infill.settings import Settings, whole_number
+from ddot.infill.settings import TERMINALS, Settings, whole_number
 from ddot.serve.replies import Refused
 
 MOST_CHARACTERS = 20_000
@@ -18,16 +19,21 @@ MOST_WORK = 8_192  # n × steps × blanks: either the most blanks or the most al
 _TEXT = f"a string of up to {MOST_CHARACTERS:,} characters"
 _STOP = "a string, or a list of strings"
 
-
 _LIMITS = {"n": MOST_N, "steps": MOST_STEPS}
+# What `Settings` and `Asked.settings` check, for readers of /openapi.json.
+_BOUNDS: dict[str, dict[str, Any]] = {
+    "temperature": {"minimum": 0, "maximum": 10},
+    "top_p": {"exclusiveMinimum": 0, "maximum": 1},
+    "terminal": {"enum": list(TERMINALS)},
+    **{name: {"minimum": 1, "maximum": most} for name, most in _LIMITS.items()},
+}
 
 
 def _with_settings(schema: dict[str, Any]) -> None:
     """The settings, with the limits of this server; null leaves one as it is."""
     for name, known in TypeAdapter(Settings).json_schema()["properties"].items():
         kinds = known.pop("anyOf", [{"type": known.pop("type", "array")}])
-        if name in _LIMITS:
-            kinds[0] |= {"minimum": 1, "maximum": _LIMITS[name]}
+        kinds[0] |= _BOUNDS.get(name, {})
         schema["properties"][name] = {
             **known,
             "anyOf": [*(k for k in kinds if k != {"type": "null"}), {"type": "null"}],
@@ -53,14 +59,17 @@ class InfillRequest(Asked):
     """POST /v1/infill."""
 
     text: str | None = Field(None, max_length=MOST_CHARACTERS, description=_TEXT)
-    free: str | bool | None = Field(None, description=f"{_TEXT}, or true for a text of words in order")
+    free: Annotated[str, Field(max_length=MOST_CHARACTERS)] | bool | None = Field(
+        None, description=f"{_TEXT}, or true for a text of words in order"
+    )
     fills: list[str | None] | None = Field(None, description="a list with a string or null for each blank")
 
 
 class Chunk(BaseModel):
-    """A piece of another file."""
+    """A piece of another file; the model reads its text."""
 
     text: str
+    filename: str | None = None
 
 
 class Between(Asked):
@@ -81,9 +90,14 @@ class EditorRequest(Between):
     input_extra: list[Chunk] | None = Field(None, description='a list of {"text": "…", "filename": "…"}')
     prompt: str | None = Field(None, description="a string")
     n_predict: int | None = Field(-1, description="a whole number, −1 for no limit")
-    n_cmpl: int | None = Field(1, ge=1, le=MOST_N, description=f"a whole number from 1 to {MOST_N}")
+    n_cmpl: int | None = Field(None, ge=1, le=MOST_N, description=f"a whole number from 1 to {MOST_N}; else n counts")
     t_max_predict_ms: float | None = Field(0, description="a number of milliseconds")
     response_fields: list[str] | None = Field(None, description="a list of strings")
+
+    @property
+    def settings(self) -> Settings:
+        settings = super().settings
+        return replace(settings, n=settings.n if self.n_cmpl is None else self.n_cmpl)
 
 
 class StreamOptions(BaseModel):

@@ -188,7 +188,7 @@ def _board(output: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ValueError("training.tensorboard needs the extra `track`: pip install -e '.[track]'") from None
+        raise ValueError("training.tensorboard needs the extra `track`: pip install 'ddot-infill[track]'") from None
     return SummaryWriter(str(output / "tensorboard"), purge_step=step + 1)
 
 

@@ -1,4 +1,4 @@
-"""Two hundred mistakes over all commands: each is told in a sentence, at once, and nothing is written."""
+"""Four hundred mistakes over all commands: each is told in a sentence, at once, and nothing is written."""
 
 import gzip
 import json
@@ -206,13 +206,174 @@ OTHERS = [
     ("bench", "infill", "--model", "nowhere"),
     ("bench", "infill", "--device", "tpu", "--model", "{model}"),
 ]  # fmt: skip
+# A file of rows edited by hand: one field of one row.
+ROW = {
+    "model": "m", "method": "infill", "dataset": "1bw-block", "split": "test", "task": "free", "steps": 16, "seed": 0,
+    "items": 3, "bleu4": 40.5, "success": 99.0,
+}  # fmt: skip
+NO_ROWS = {
+    **{f"no {name}": {key: value for key, value in ROW.items() if key != name} for name in (*list(ROW)[2:8], "model")},
+    "no method": {"dataset": "1bw-block"},
+    **{f"text {name}": {**ROW, name: "many"} for name in ("steps", "seed", "items", "bleu4", "seconds", "samples")},
+    **{f"list {name}": {**ROW, name: [1]} for name in ("model", "task", "steps", "success", "kept", "intervals")},
+    **{f"null {name}": {**ROW, name: None} for name in ("model", "method", "steps")},
+    **{f"true {name}": {**ROW, name: True} for name in ("steps", "bleu4")},
+    **{f"huge {name}": {**ROW, name: 10**400} for name in ("steps", "bleu4", "seconds")},
+    **{f"control {name}": {**ROW, name: "a\nb"} for name in ("model", "method", "dataset", "task")},
+    "half a character": {**ROW, "split": "\ud800"},
+    "a text among rows": {**ROW, "id": "1", "text": "a b"},
+    "unknown columns": {"colour": "red"},
+    "difference without a value": {"first": "a", "second": "b"},
+    "coupling without L": {"contender": "ddot", "million_slots_per_second": 5.0},
+    "coupling with a list as L": {"contender": "ddot", "L": [64]},
+    "sampler without steps": {"sampler": "lc", "ms_a_text": 3.0},
+}
+NO_JSON = {
+    "cut": '{"model": "m", "met',
+    "list": "[1]",
+    "number": "3",
+    "deep": "[" * 9999,
+    "long": "9" * 5000,
+    "nul": "\0",
+}
+ROW_FILES = {name: json.dumps(line) + "\n" for name, line in NO_ROWS.items()} | {
+    name: json.dumps(ROW) + "\n" + line for name, line in NO_JSON.items()
+}
+ROWS = [
+    *(("tables", f"rows/{name}.jsonl") for name in ROW_FILES),
+    *(("plot", "quality", f"rows/{name}.jsonl", "-o", "p.png") for name in ("text steps", "huge bleu4", "cut")),
+    *(("plot", "success", f"rows/{name}.jsonl", "-o", "p.png") for name in ("half a character", "list kept", "deep")),
+    *(
+        ("evaluate", "{model}", "--bench", "folder", "--output", f"rows/{name}.jsonl")
+        for name in ("no task", "text steps", "list", "number", "a text among rows")
+    ),
+    *(("compare", f"rows/{name}.jsonl", "--bench", "bench", "--methods", "a,b") for name in ("no task", "nul", "list")),
+    *(
+        ("rescore", f"rows/{name}.jsonl", "--bench", "bench", "--metrics", "bleu4")
+        for name in ("control task", "null steps", "deep")
+    ),
+    ("tables", "rows/good.jsonl", "--table", "nothing"),
+    ("tables", "rows/good.jsonl", "--write", "missing.md"),
+    ("tables", "rows/good.jsonl", "--write", "diary.md"),
+    ("tables", "rows/good.jsonl", "--write", "folder"),
+    ("tables", "rows/good.jsonl", "--latex", "--write", "marked.md"),
+    ("tables", "rows"),
+    ("tables", "empty.jsonl"),
+    ("rescore", "rows/good.jsonl", "--bench", "bench", "--metrics", "bleu4", "--samples", "5"),
+    ("rescore", "rows/good.jsonl", "--bench", "nowhere", "--metrics", "rouge1"),
+    ("compare", "rows/good.jsonl", "--bench", "bench", "--methods", "infill"),
+    ("compare", "rows/good.jsonl", "--bench", "bench", "--methods", "infill,nothing"),
+    ("compare", "rows/good.jsonl", "--bench", "bench", "--methods", "infill,lc", "--samples", "0"),
+    ("plot", "quality", "empty.jsonl", "-o", "p.png"),
+    ("plot", "quality", "rows/good.jsonl", "-o", "p.png", "--methods", "nothing"),
+]
+# A set of items edited by hand.
+ITEM = {"id": "1", "words": ["a", "b", "c"], "keep": [0, 2]}
+ITEMS = {
+    **{f"no {name}": {key: value for key, value in ITEM.items() if key != name} for name in ("words", "keep")},
+    "without words": {**ITEM, "words": []},
+    "words in a text": {**ITEM, "words": "a b c"},
+    "a number among words": {**ITEM, "words": ["a", 3, "c"]},
+    "a place too far": {**ITEM, "keep": [0, 9]},
+    "a negative place": {**ITEM, "keep": [-1]},
+    "places out of order": {**ITEM, "keep": [2, 0]},
+    "a place twice": {**ITEM, "keep": [1, 1]},
+    "a place that is text": {**ITEM, "keep": ["0"]},
+    "a half place": {**ITEM, "keep": [0.5]},
+}
+SETS = [
+    *(
+        ("evaluate", "{model}", "--bench", f"sets/{name}", "--output", "r.jsonl", "--datasets", "1bw-block")
+        for name in ITEMS
+    ),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--datasets", "nothing"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--tasks", "nothing"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--steps", "0"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--steps", "x"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--limit", "0"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--limit", "-2"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--split", "../x"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--metrics", "nothing"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--metrics", ","),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.jsonl", "--language-model", "nowhere"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.txt"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "r.texts.jsonl"),
+    ("evaluate", "{model}", "--bench", "bench", "--output", "no/folder/r.jsonl"),
+    ("evaluate", "{model}", "--bench", "bench/1bw-block.test.jsonl", "--output", "r.jsonl"),
+    ("nats", "--bench", "bench", "--model", "{model}", "--datasets", "nothing"),
+    ("nats", "--bench", "bench", "--model", "{model}", "--limit", "0"),
+    ("nats", "--bench", "bench", "--model", "{model}", "--language-model", "diary.txt"),
+]
+# Texts to learn from, and tokenizers, networks and settings that are none.
+LEARNT = [
+    *(
+        ("finetune", name, "--output", "run", "--model", "{model}")
+        for name in ("empty.txt", "blank.txt", "nul.txt", "utf16.txt", "cut.gz", "folder", "loop.txt", "", "/dev/null")
+    ),
+    *(
+        ("prepare", name, "--tokenizer", "{model}", "--output", "packed")
+        for name in (
+            "empty.txt",
+            "utf16.txt",
+            "cut.gz",
+            "loop.txt",
+            "no_json.jsonl",
+            "no_text.jsonl",
+            "half.jsonl",
+            "p.parquet",
+        )
+    ),
+    *(("info", f"config_{name}") for name in ("number", "text", "heads", "class", "huge")),
+    *(("infill", TEXT, "--model", f"config_{name}") for name in ("number", "text", "heads", "class", "huge")),
+    *(("convert", f"config_{name}", "dest", "--int8") for name in ("number", "heads")),
+    ("finetune", "own.txt", "--output", "run", "--model", "config_heads"),
+    ("finetune", "own.txt", "--output", "diary.txt"),
+    ("finetune", "own.txt", "--output", "run", "--minutes", "nan"),
+    ("finetune", "own.txt", "--output", "run", "--minutes", "inf"),
+    ("prepare", "own.txt", "--tokenizer", "{model}", "--output", "diary.txt"),
+    ("prepare", "own.txt", "--tokenizer", "empty.txt", "--output", "packed"),
+    ("prepare", "blank.txt", "--tokenizer", "{model}", "--output", "packed"),
+    ("prepare", "nul.txt", "--tokenizer", "{model}", "--output", "packed"),
+    ("lengths", TEXT, "--model", "config_text"),
+    ("score", TEXT, "--fills", "a", "--model", "config_heads"),
+    ("watch", TEXT, "--model", "config_class"),
+    ("nats", "--bench", "bench", "--model", "config_huge"),
+    ("convert", "empty.txt", "dest"),
+    ("convert", "bad.gz", "dest"),
+    ("convert", "{model}", "diary.txt", "--int8"),
+    ("convert", "owner/no-such-model-of-anybody", "dest"),
+    ("train", "toy", "--output", "diary.txt"),
+    ("train", "toy", "--output", "run", "--set", "=3"),
+    ("train", "toy", "--output", "run", "--set", "training=3"),
+    ("train", "toy", "--output", "run", "--set", "training.steps="),
+    ("train", "toy", "--output", "run", "--set", "training.steps=1e99"),
+    ("train", "toy", "--output", "run", "--set", "training.steps=nan"),
+    ("bench", "serve", "--clients", "0"),
+    ("bench", "serve", "--clients", "x"),
+    ("bench", "serve", "--clients", "1,,2"),
+    ("bench", "serve", "--model", "nowhere"),
+    ("bench", "coupling", "--lengths", "x"),
+    ("bench", "train", "--device", "tpu"),
+    ("bench", "methods", "--model", "nowhere"),
+    ("serve", "--port", "0", "--host", "", "--model", "{model}"),
+    ("serve", "--port", "0", "--time-limit", "nan", "--model", "{model}"),
+    ("serve", "--port", "0", "--drain", "-1", "--model", "{model}"),
+    ("serve", "--port", "0", "--api-key-file", "folder", "--model", "{model}"),
+    ("serve", "--port", "0", "--api-key-file", "binary.txt", "--model", "{model}"),
+    ("serve", "--port", "0", "--api-key-file", "/dev/zero", "--model", "{model}"),
+    ("serve", "--port", "0", "--api-key-file", "own.txt", "--model", "{model}"),
+    ("serve", "--port", "0", "--device", "tpu", "--model", "{model}"),
+]
 CASES = [
     *((*INFILL, "--", template) for template in TEMPLATES),
     *((*INFILL, TEXT, option, value) for option, values in VALUES.items() for value in values),
     *INFILLS,
     *OTHERS,
+    *ROWS,
+    *SETS,
+    *LEARNT,
 ]
-assert len(set(CASES)) == len(CASES) >= 200
+assert len(set(CASES)) == len(CASES) >= 400
 
 
 @pytest.fixture(autouse=True)
@@ -248,11 +409,36 @@ def place(folder, tmp_path_factory):
     (place / "meta_text" / "meta.json").write_text("not json")
     (place / "no_weights" / "model.safetensors").unlink()
     (place / "cut" / "config.json").write_text('{"is": ')
+    (place / "rows").mkdir()
+    for name, lines in {**ROW_FILES, "good": json.dumps(ROW) + "\n"}.items():
+        (place / "rows" / f"{name}.jsonl").write_text(lines)
+    for name, item in {**{f"sets/{name}": item for name, item in ITEMS.items()}, "bench": ITEM}.items():
+        (place / name).mkdir(parents=True)
+        (place / name / "1bw-block.test.jsonl").write_text(json.dumps(item) + "\n")
+    for name in ("empty.jsonl", "empty.txt"):
+        (place / name).write_text("")
+    (place / "blank.txt").write_text(" \n\t\n" * 99)
+    (place / "nul.txt").write_bytes(bytes(5000))
+    (place / "utf16.txt").write_bytes(("The boat sails.\n" * 99).encode("utf-16"))
+    (place / "loop.txt").symlink_to("loop.txt")
+    (place / "no_json.jsonl").write_text("{")
+    (place / "no_text.jsonl").write_text('{"text": 3}\n')
+    (place / "half.jsonl").write_text('{"text": "\\ud800 boat"}\n')
+    (place / "p.parquet").write_text("PAR1")
+    (place / "marked.md").write_text("<!-- block -->\n<!-- /block -->\n")
+    config = json.loads((folder / "config.json").read_text())
+    trunk = config["trunk"]
+    for name, changed in {
+        "number": {"trunk": 3}, "text": {"slots": "x"}, "heads": {"trunk": {**trunk, "heads": 0}},
+        "class": {"score": {"is": "Nothing"}}, "huge": {"trunk": {**trunk, "blocks": 10**9}},
+    }.items():  # fmt: skip
+        shutil.copytree(folder, place / f"config_{name}")
+        (place / f"config_{name}" / "config.json").write_text(json.dumps({**config, **changed}))
     return place
 
 
 def everything(place):
-    return {file: file.stat().st_mtime_ns for file in place.rglob("*") if not file.is_fifo()}
+    return {file: file.lstat().st_mtime_ns for file in place.rglob("*") if not file.is_fifo()}
 
 
 def too_long(*_):

@@ -180,6 +180,8 @@ def test_several_completions_for_editors(served):
     assert [each["index"] for each in found] == [0, 1, 2]
     events = served.events("/infill", **asked_for)
     assert [each["content"] for each in events if not each["stop"]] == [each["content"] for each in found]
+    by_n = served.post("/infill", **{**asked_for, "n_cmpl": None, "n": 3})
+    assert [each["content"] for each in by_n] == [each["content"] for each in found]
 
 
 @pytest.mark.parametrize("prefix", ["", "text"])
@@ -336,7 +338,7 @@ def refused(served, path, body, headers=None):
         ({"text": "a ___{3}", "fills": ["b"]}, "asks for exactly 3"),
         ({"text": "a ___", "fills": [5]}, "a string or null"),
         ({"text": "a ___" + "x" * 20_000}, "up to 20,000 characters"),
-        ({"free": "x" * 20_001}, "at most 20,000"),
+        ({"free": "x" * 20_001}, "up to 20,000 characters"),
         ({"text": "___ a " * 65}, "65 blanks; at most 64"),
         ({"free": "word " * 300}, "300 words; at most 256"),
         ({"text": "a ___", "stream": "yes"}, "true or false"),
@@ -383,14 +385,42 @@ def test_bodies_that_are_too_large(served):
 
 
 def test_other_addresses(served):
-    schema = served.ask("GET", "/openapi.json")[2]
-    asked = schema["components"]["schemas"]["InfillRequest"]["properties"]
-    assert {"text", "n", "steps", "terminal", "stream"} <= set(asked)
-    assert asked["steps"]["anyOf"][0]["maximum"] == 128
     for method, path, status in [("GET", "/nowhere", 404), ("GET", "/infill", 405), ("DELETE", "/v1/models", 405)]:
         got, _, found = served.ask(method, path)
         assert got == status
         assert "POST /v1/infill" in found["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("InfillRequest", "text free fills n steps seed temperature top_p terminal avoid stream"),
+        ("EditorRequest", "input_prefix input_suffix input_extra prompt n_predict t_max_predict_ms n_cmpl stream stop"),
+        ("EditorRequest", "response_fields"),
+        ("CompletionRequest", "prompt suffix max_tokens n stop stream stream_options echo seed temperature top_p"),
+        ("Chunk", "text filename"),  # of input_extra
+    ],
+)
+def test_the_schema_names_what_may_be_sent(served, kind, names):
+    schemas = served.ask("GET", "/openapi.json")[2]["components"]["schemas"]
+    assert set(names.split()) <= set(schemas[kind]["properties"])
+
+
+def test_the_bounds_of_the_schema_are_those_that_are_checked(served):
+    """A number at a bound is taken, one beyond it refused, for every bound in the schema."""
+    schemas, tried = served.ask("GET", "/openapi.json")[2]["components"]["schemas"], set()
+    for name, said in schemas["InfillRequest"]["properties"].items():
+        for kind in said.get("anyOf", []):
+            for bound, beyond in (("minimum", -1), ("maximum", 1), ("exclusiveMinimum", 0)):
+                if bound in kind:
+                    at = {"text": "a ___{1}", "steps": 1, name: int(kind[bound])}
+                    assert bound == "exclusiveMinimum" or served.ask("POST", "/v1/infill", at)[0] == 200
+                    assert served.ask("POST", "/v1/infill", {**at, name: int(kind[bound]) + beyond})[0] == 400
+                    tried.add(name)
+            for value in kind.get("enum", []):
+                assert served.ask("POST", "/v1/infill", {"text": "a ___{1}", "steps": 1, name: value})[0] == 200
+                tried.add(name)
+    assert tried == {"n", "steps", "temperature", "top_p", "terminal"}
 
 
 def until(served, **wanted):
@@ -495,7 +525,7 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
         [sys.executable, "-m", "ddot", "serve"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
     assert done.returncode == 2
-    assert done.stderr == "ddot: serving needs the extra `serve`: pip install -e '.[serve]'\n"
+    assert done.stderr == "ddot: serving needs the extra `serve`: pip install 'ddot-infill[serve]'\n"
 
 
 def test_every_route_with_types_checked(model):

@@ -72,5 +72,7 @@ def test_the_metadata_is_ready_for_a_release(wheel):
     assert about["License-Expression"] == "Apache-2.0"
     assert "Typing :: Typed" in about.get_all("Classifier")
     assert {"ray", "serve", "plots", "hub"} <= set(about.get_all("Provides-Extra"))
+    licenses = {Path(name).name for name in names if "dist-info/licenses/" in name}
+    assert licenses == {"LICENSE", "NOTICE"} == set(about.get_all("License-File"))
     assert {"ddot/py.typed", "ddot/model/config.json", "ddot/serve/page.html", "ddot/data/toy.txt"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "build", "results"))]

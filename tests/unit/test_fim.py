@@ -55,7 +55,6 @@ def test_an_editor_gets_the_fill_between_prefix_and_suffix():
         n_predict=9,
         t_max_predict_ms=250,
         seed=3,
-        n=4,
     )
     (request,) = model.asked
     assert request.template.literals == ("a\nb\nThe old", " hall")
@@ -141,7 +140,8 @@ def test_more_answers_than_allowed_are_refused():
             dataclasses.asdict(EditorRequest(**settings).settings)
 
 
-@pytest.mark.parametrize("n_cmpl", [2, 5])
-def test_several_completions_are_a_list(n_cmpl):
-    found = edited(Scripted("lamp", "door"), n_cmpl=n_cmpl, response_fields=["index", "content"])
-    assert found == [{"index": i, "content": ("lamp", "door")[i % 2]} for i in range(n_cmpl)]
+@pytest.mark.parametrize("asked", [{"n_cmpl": 2}, {"n_cmpl": 5}, {"n_cmpl": 2, "n": 7}, {"n": 3}])
+def test_several_completions_are_a_list(asked):
+    found = edited(Scripted("lamp", "door"), **asked, response_fields=["index", "content"])
+    count = asked.get("n_cmpl", asked.get("n"))
+    assert found == [{"index": i, "content": ("lamp", "door")[i % 2]} for i in range(count)]

@@ -167,6 +167,30 @@ DAMAGE = {
 }
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        *(("slots", value) for value in ("x", -4, 0, 1.5, True, None, [64], 10**9)),
+        *(("trunk", value) for value in (3, None, [], "Llama", {"is": "Vocabulary", "base": 3})),
+        *(("vocabulary", value) for value in (280, None, {"is": "CleanToken"})),
+        *(("heads", value) for value in (0, -1, "two", 2.0, None)),
+        ("blocks", 10**9), ("width", "wide"), ("norm_eps", "tiny"), ("norm_eps", True), ("causal", 1),
+        ("position_scale", "x"), ("time", 3), ("order", "sideways"), ("planner", 7), ("score", "sure"), ("base", -1),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_field_that_no_network_has_is_refused(model, tokenizer, tmp_path, where, value):
+    file = write_model(model, tokenizer, tmp_path / "model") / "config.json"
+    config = json.loads(file.read_text())
+    for part in (config, config["trunk"], config["vocabulary"]):
+        if where in part:
+            part[where] = value
+            break
+    file.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=where):
+        load_model(tmp_path / "model")
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_one_sentence(model, tokenizer, tmp_path, kind):
     damage, sentence = DAMAGE[kind]

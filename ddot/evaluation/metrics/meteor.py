@@ -47,11 +47,11 @@ def _jar() -> Path:
     """The program, with its data beside it."""
     spec = find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError("METEOR 1.5 needs the package pycocoevalcap; pip install -e '.[meteor]'")
+        raise ValueError("METEOR 1.5 needs the package pycocoevalcap; pip install 'ddot-infill[meteor]'")
     folder = Path(spec.submodule_search_locations[0]) / "meteor"
     for file in (folder / "meteor-1.5.jar", folder / "data" / "paraphrase-en.gz"):
         if not file.is_file():
-            raise ValueError(f"METEOR 1.5 needs {file}, which is missing; install it anew: pip install -e '.[meteor]'")
+            raise ValueError(f"METEOR 1.5 needs {file}, which is missing; pip install --force-reinstall pycocoevalcap")
     return folder / "meteor-1.5.jar"
 
 

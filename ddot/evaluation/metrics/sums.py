@@ -80,4 +80,4 @@ def extra(metric: str, name: str) -> Iterator[None]:
         yield
     except ImportError as error:
         package = (error.name or str(error)).partition(".")[0]
-        raise ValueError(f"{metric} needs the package {package}; pip install -e '.[{name}]'") from None
+        raise ValueError(f"{metric} needs the package {package}; pip install 'ddot-infill[{name}]'") from None

@@ -32,6 +32,9 @@ def speed_tables(rows: Sequence[Line], room: int | None = None) -> list[Table]:
                 f"{place_of(row)} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
                 f"`ddot compare` (first, second, …) or `ddot bench` ({', '.join(BENCHES)})"
             )
+        across = BENCHES[first][2]
+        if across and not isinstance(row.get(across), int):
+            raise ValueError(f"{place_of(row, number)} has no whole number under '{across}'; make it with `ddot bench`")
         found.setdefault(first, []).append(row)
     return [_speed_table(first, found[first], room) for first in BENCHES if first in found]
 

@@ -23,7 +23,7 @@ def from_gguf(file: Path) -> Converted:
     try:
         import gguf
     except ImportError:
-        raise ValueError("reading GGUF needs the extra `gguf`: pip install -e '.[gguf]'") from None
+        raise ValueError("reading GGUF needs the extra `gguf`: pip install 'ddot-infill[gguf]'") from None
     try:
         reader = gguf.GGUFReader(str(file))
         about = {name: field.contents() for name, field in reader.fields.items()}
