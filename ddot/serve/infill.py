@@ -10,14 +10,8 @@ from ddot.infill.engine import Sample, Step, Steps
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.template import Template
-<<<<<<< HEAD
-from ddot.serve.requests import MOST_BLANKS, MOST_CHARACTERS, InfillRequest, check_work
-from ddot.serve.shared import Shared
-=======
-from ddot.serve.replies import event
 from ddot.serve.requests import MOST_BLANKS, InfillRequest, check_work
-from ddot.serve.shared import watched as watch
->>>>>>> prod
+from ddot.serve.shared import Shared
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
