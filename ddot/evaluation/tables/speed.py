@@ -34,7 +34,7 @@ def speed_tables(rows: Sequence[Line], room: int | None = None) -> list[Table]:
             )
         across = BENCHES[first][2]
         if across and not isinstance(row.get(across), int):
-            raise ValueError(f"{place_of(row, number)} has no whole number under '{across}'; make it with `ddot bench`")
+            raise ValueError(f"{place_of(row)} has no whole number under '{across}'; make it with `ddot bench`")
         found.setdefault(first, []).append(row)
     return [_speed_table(first, found[first], room) for first in BENCHES if first in found]
 
