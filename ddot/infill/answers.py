@@ -10,11 +10,12 @@ import numpy as np
 from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
+from ddot.infill.passes import CANDIDATES
 from ddot.infill.settings import Settings
 from ddot.infill.spacing import set_fills
 from ddot.infill.template import Template, avoided, lock
 from ddot.infill.view import SLOTS, raw_fill, view, window
-from ddot.infill.writing import CANDIDATES, WARMER, forced, judge, shown, write
+from ddot.infill.writing import WARMER, forced, judge, shown, write
 
 _QUICKLY, _NARROW = 0.5, 48  # seconds within which the network reads only so many slots: a pass takes half the time
 _CLOSED = 0.2  # chance of an end at once below which a gap of a free text is opened

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from ddot.core import absorbing, gap_lengths
 from ddot.core.records import State, to_device
-from ddot.infill import writing
+from ddot.infill import passes
 from ddot.infill.alphabet import LATER
 from ddot.infill.draft import GO_ON
 from ddot.infill.engine import Engine, Step, Steps, Window
 from ddot.infill.lengths import conditioned
+from ddot.infill.reading import Line, Slot
 from ddot.infill.view import lay_out
 from ddot.methods.fixed_length import FixedLength
 
@@ -67,13 +68,13 @@ def _ranked(found: dict[str, float], k: int) -> list[Candidate]:
 
 def _written(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
     """The same where blanks are written: a token, then the end of the blank or another token of the word."""
-    model, one = engine.model, writing.Candidate(window, engine)
-    slots, line = [*one.outline, *one.next_slots], writing.Line(model, 1, masked=False)
+    model, one = engine.model, passes.Candidate(window, engine)
+    slots, line = [*one.outline, *one.next_slots], Line(model, 1, masked=False)
     first = _shares(model.logits(line.read([slots], [0], len(slots))[:, -1]), engine.rules[one.draft.rule()])[0]
     yield Step()
     best = first.topk(min(k, int((first > 0).sum())))
     line.keep(torch.zeros(len(best.indices), dtype=torch.long, device=model.device))
-    tokens = [[writing.Slot(token)] for token in best.indices.tolist()]
+    tokens = [[Slot(token)] for token in best.indices.tolist()]
     sep = model.vocabulary.sep
     longer = engine.rules[GO_ON].clone() & torch.from_numpy(engine.alphabet.word).to(model.device)
     longer[sep] = True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -42,6 +42,9 @@ from ddot.infill.word_rules import Avoiding, Forced, Fresh, Pieces, WithinWords
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
+
+if TYPE_CHECKING:
+    from ddot.infill.passes import Together
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -189,6 +192,7 @@ class Engine:
         self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
         self._no_loose_marks = without(*self.alphabet.loose_marks)
         self.fresh = Fresh(self.alphabet, model.device)
+        self.together: Together | None = None
 
     def fill(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Filled]]:
         """Fill windows: lengths, then tokens, then scores, each phase for all of them. See `length_chances`."""

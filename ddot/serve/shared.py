@@ -1,25 +1,25 @@
-"""A model on a GPU, where requests that come at the same time share batches.
+"""A model on a GPU, where requests that come at the same time share the passes of the network.
 
-One thread takes all requests that wait, up to a batch, and fills them together; rows have a fixed shape there, so each
-answer is the one it would get alone. A request whose states are watched is filled by itself, between the others' steps.
+One thread takes turns at all that is under way, a step each. Where blanks are written, every request is under way by
+itself and joins the standing batch of `infill.passes` when it comes; with other models, those that wait are filled
+together. Rows have a fixed shape, so each answer is the one it would get alone.
 """
 
 import queue
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from ddot.infill import answers
 from ddot.infill.answers import Answers, Request
 from ddot.infill.engine import Step, Steps
 from ddot.infill.model import Model
-from ddot.infill.scheduler import inside, result_of
+from ddot.infill.scheduler import chunks, inside
 
 _LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
 
-_GATHER = 0.03  # seconds to wait for another request after a batch: clients answered together ask again together
-
 Waiting = tuple[Request, "Future[Answers]"]
+UnderWay = tuple[Steps[list[Answers]], list[Waiting]]
 
 
 class Shared(Model):
@@ -32,7 +32,7 @@ class Shared(Model):
         threading.Thread(target=self._work, daemon=True, name="batches").start()
 
     def steps(self, request: Request) -> Steps[Answers]:
-        """The answers to a request, computed with those of others; to stop reading is to leave the queue."""
+        """The answers to a request, computed with those of others; to stop reading is to leave."""
         future: Future[Answers] = Future()
         self.waiting.put((request, future))
         try:
@@ -49,26 +49,34 @@ class Shared(Model):
         return inside(lambda: self.lock, super().steps(request))
 
     def _work(self) -> None:
-        busy = False
+        under_way: list[UnderWay] = []
         while True:
-            batch = [self.waiting.get()]
-            with suppress(queue.Empty):
-                while len(batch) < self.engine.shape.rows:
-                    batch.append(self.waiting.get(timeout=_GATHER) if busy else self.waiting.get_nowait())
-            busy = len(batch) > 1
-            self._fill([each for each in batch if each[1].set_running_or_notify_cancel()])
+            come = [] if under_way else [self.waiting.get()]
+            while not self.waiting.empty():
+                come.append(self.waiting.get())
+            under_way += map(self._begun, chunks(come, 1 if self.engine.writes else self.engine.shape.rows))
+            under_way = [next_one for each in under_way for next_one in self._stepped(each)]
 
-    def _fill(self, batch: list[Waiting]) -> None:
-        """Fill requests together; where that fails, each by itself, so that only the one at fault fails."""
-        steps = inside(self._computing, answers.answers([request for request, _ in batch], self.engine))
+    def _begun(self, group: list[Waiting]) -> UnderWay:
+        return inside(self._computing, answers.answers([request for request, _ in group], self.engine)), group
+
+    def _stepped(self, each: UnderWay) -> list[UnderWay]:
+        """Do a step; what there is to do after it. Of several that fail, only the one at fault fails by itself."""
+        steps, group = each
         try:
-            found = result_of(inside(lambda: self.lock, steps)) if batch else []
+            with self.lock:
+                if all(future.cancelled() for _, future in group):
+                    steps.close()
+                    return []
+                next(steps)
+            return [each]
+        except StopIteration as end:
+            for (_, future), found in zip(group, end.value, strict=True):
+                with suppress(InvalidStateError):  # nobody wants it any more
+                    future.set_result(found)
         except Exception as error:
-            if len(batch) == 1:
-                batch[0][1].set_exception(error)
-            else:
-                for each in batch:
-                    self._fill([each])
-            return
-        for (_, future), answer in zip(batch, found, strict=True):
-            future.set_result(answer)
+            if len(group) > 1:
+                return [self._begun([one]) for one in group]
+            with suppress(InvalidStateError):
+                group[0][1].set_exception(error)
+        return []

@@ -20,11 +20,13 @@ from ddot.evaluation.nats import after_outline
 from ddot.infill.answers import answers
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
+from ddot.infill.passes import Candidate, drawn
+from ddot.infill.reading import Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
 from ddot.infill.view import view
-from ddot.infill.writing import Candidate, Line, Slot, drawn, forced, judge, write
+from ddot.infill.writing import forced, judge, write
 from ddot.methods.layout import in_line
 from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -222,6 +224,72 @@ def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
     for one, other in zip(written, judged, strict=True):
         assert one.scores == pytest.approx(other.scores, abs=1e-4)
         assert all(V.sep not in tokens for tokens in one.tokens)
+
+
+def together(engine, requests, after=1):
+    """Answer requests in turns, another joining every `after` turns; the answers, and the most under way at once."""
+    found, most, waiting = {}, 0, list(enumerate(requests))
+    under_way = {}
+    for turn in itertools.count():
+        if waiting and turn % after == 0:
+            number, request = waiting.pop(0)
+            under_way[number] = answers([request], engine)
+        for number, steps in list(under_way.items()):
+            try:
+                next(steps)
+            except StopIteration as end:
+                found[number] = end.value[0].best
+                del under_way[number]
+        most = max(most, len(under_way))
+        if not under_way and not waiting:
+            return [found[number] for number in range(len(requests))], most
+
+
+@pytest.mark.parametrize("after", [1, 3, 7])
+def test_requests_that_join_a_standing_batch_get_the_bits_they_get_alone(after):
+    requests = [model(FOUR).request(text, Settings(n=n, seed=n)) for text in TEXTS for n in (1, 2)]
+    with torch.inference_mode():
+        alone = [result_of(answers([request], model(FOUR).engine))[0].best for request in requests]
+        passes = []
+        engine = Engine(NETWORK, TOKENIZER, FOUR)
+        read = engine.model.read
+        engine.model.read = lambda *given: passes.append(1) or read(*given)
+        found, most = together(engine, requests, after)
+        assert found == alone
+        assert most > 1
+        shared, passes[:] = len(passes), []
+        for request in requests:
+            result_of(answers([request], engine))
+    assert shared < 0.7 * len(passes)
+
+
+def test_whoever_leaves_a_standing_batch_frees_its_rows():
+    engine = Engine(NETWORK, TOKENIZER, FOUR)
+    requests = [model(FOUR).request(text) for text in TEXTS[:2]]
+    with torch.inference_mode():
+        leaving, staying = (answers([request], engine) for request in requests)
+        next(leaving), next(staying)
+        leaving.close()
+        (pool,) = engine.together.pools.values()
+        rows = {id(each.window.view) for each in pool.rows if each is not None}
+        assert len(rows) == 1
+        assert result_of(staying)[0].best == result_of(answers([requests[1]], model(FOUR).engine))[0].best
+
+
+def test_a_standing_batch_that_fails_is_replaced():
+    engine = Engine(NETWORK, TOKENIZER, FOUR)
+    requests = [model(FOUR).request(text) for text in TEXTS[:3]]
+    with torch.inference_mode():
+        first, second = (answers([request], engine) for request in requests[:2])
+        next(first), next(second)
+        (pool,) = engine.together.pools.values()
+        pool.standing = None
+        with pytest.raises(AttributeError):
+            result_of(first)
+        with pytest.raises(RuntimeError, match="has failed"):
+            result_of(second)
+        again = result_of(answers([requests[2]], engine))[0].best
+        assert again == result_of(answers([requests[2]], model(FOUR).engine))[0].best
 
 
 def test_one_answer_alone_is_among_several_and_best_first():

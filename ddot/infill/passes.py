@@ -1,0 +1,384 @@
+"""The passes in which candidates are written: a family of them at a time, or all that come in one standing batch.
+
+Candidates for a window are a family: they share the reading up to the first gap. On a CPU six rows of one token take
+little longer than one, and a family is a batch. On a GPU a pass takes as long for hundreds of rows as for one, so rows
+of many families, of many requests, read together; a family that is written leaves its rows to one that waits
+(continuous batching). There every pass has the same shape, so an answer is the same alone.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ddot.core.annealing import Candidates
+from ddot.core.records import Example
+from ddot.core.rng import fold, uniform
+from ddot.infill.draft import NOTHING, RULES, Draft, Gap, gaps
+from ddot.infill.engine import Engine, Sample, Step, Steps, Window
+from ddot.infill.reading import Line, Slot, Standing
+from ddot.infill.scoring import Tokens
+from ddot.methods.outline import outline
+
+CANDIDATES = 6  # for the one answer of n = 1
+TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
+_NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
+_COLUMNS = 256  # rows of a standing batch have a multiple of so many
+_PATIENCE = 4  # passes for which families wait until a quarter of a batch has come
+
+
+class Candidate:
+    """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number."""
+
+    def __init__(
+        self, window: Window, engine: Engine, banned: tuple[tuple[int, ...], ...] = (), start: float | None = None
+    ):
+        self.window, self.engine, self.banned = window, engine, banned
+        view = window.view
+        self.gaps = gaps(view, window.blanks, window.tokens)
+        self.draft = Draft(
+            view.prompt.example.tokens.tolist(),
+            self.gaps,
+            engine.alphabet,
+            engine.model.vocabulary.sep,
+            loose=engine.is_loose(view),
+            begin=window.begin,
+            banned=(*engine.spellings(tuple(window.settings.avoid)), *banned),
+        )
+        self.key = Sample(window, None).key
+        self.start = time.perf_counter() if start is None else start
+        self.reading = 0.0  # seconds until its first gap was reached
+        self.offset = len(self.outline)  # of the text in its row
+        settings = window.settings
+        if settings.temperature > 0:
+            self.heat, self.top_p = settings.temperature * window.warmth, settings.top_p
+        else:
+            self.heat = TEMPERATURE * window.warmth if window.draw else 0.0
+            self.top_p = TOP_P if window.warmth == 1 else 1.0
+
+    @property
+    def columns(self) -> int:
+        """The columns of its row in a standing batch: enough for whatever it may write."""
+        most = self.offset + len(self.draft.given) + sum(gap.most for gap in self.gaps) + len(self.draft.begin)
+        return _COLUMNS * (1 + most // _COLUMNS)
+
+    @cached_property
+    def outline(self) -> list[Slot]:
+        example = self.window.view.prompt.example
+        length = np.full(len(example.tokens), self.draft.closed)
+        for gap in self.gaps:
+            length[gap.after] = gap.told
+        told = Example(example.tokens, example.is_prompt, example.hint, length)
+        first = outline(told, self.engine.model.vocabulary)[0]
+        return [
+            Slot(*each)
+            for each in zip(first.tokens.tolist(), first.gap_lengths.tolist(), first.hints.tolist(), strict=True)
+        ]
+
+    @property
+    def next_slots(self) -> list[Slot]:
+        """What is to be read before the next choice."""
+        return [Slot(*each) for each in self.draft.unread()]
+
+    def take_read(self, count: int) -> bool:
+        """Note that `count` tokens of the text were read; whether a token is to be chosen after the last of them."""
+        self.draft.read += count
+        return count > 0 and self.draft.read == len(self.draft.text)
+
+    def by_blank(self) -> tuple[list[Tokens], list[list[float]]]:
+        """For each blank its tokens and the log-probabilities of its predictions."""
+        begins = self.engine.alphabet.begins
+        parts = [gap.split(each.tokens, begins) for gap, each in zip(self.gaps, self.draft.written, strict=True)]
+        return spread(self.window, self.gaps, parts, [each.all_chances for each in self.draft.written])
+
+
+def spread(
+    window: Window, of_gaps: Sequence[Gap], parts: Sequence[Sequence[Sequence[int]]], chances: Sequence[Sequence[float]]
+) -> tuple[list[Tokens], list[list[float]]]:
+    """From gaps to blanks: the tokens of each, and the log-probabilities of its predictions; the last has the end's."""
+    nothing = np.zeros(0, np.int64)
+    tokens: list[Tokens] = [nothing for _ in window.blanks]
+    found: list[list[float]] = [[] for _ in window.blanks]
+    for gap, some, likely in zip(of_gaps, parts, chances, strict=True):
+        mine = [number for number, after in enumerate(window.view.after) if after == gap.after]
+        done = 0
+        for number, part in zip(mine, some, strict=True):
+            tokens[number] = np.array(part, np.int64)
+            found[number] = list(likely[done : done + len(part)])
+            done += len(part)
+        found[mine[-1]] += likely[done:]
+    return tokens, found
+
+
+class Rows:
+    """Candidates under way, a row each; a row may be empty."""
+
+    def __init__(self, engine: Engine, rows: Sequence[Candidate | None]):
+        self.engine, self.rows = engine, list(rows)
+        cost = engine.fresh.cost
+        self.tired = torch.zeros(len(rows), len(cost), device=cost.device)  # what tokens in the text already cost
+        for row in range(len(rows)):
+            self._tire(row)
+
+    def _tire(self, row: int) -> None:
+        if (candidate := self.rows[row]) is not None:
+            cost = self.engine.fresh.cost
+            given = torch.from_numpy(candidate.window.view.prompt.example.tokens).to(cost.device)
+            self.tired[row] = 0.0
+            self.tired[row, given] = cost[given]
+
+    def under_way(self) -> dict[int, Candidate]:
+        """The candidates that are not written to their end, by row."""
+        return {row: each for row, each in enumerate(self.rows) if each is not None and not each.draft.done}
+
+    def hurry(self, a_pass: float) -> None:
+        """Tell candidates whose time will be up after another pass."""
+        now = time.perf_counter() + a_pass
+        for each in self.under_way().values():
+            each.draft.hurried |= each.window.seconds is not None and now - each.start > each.window.seconds
+
+    def choose(self, hidden: Float[Tensor, "B d"], counts: Sequence[int]) -> list[int]:
+        """Let every candidate choose its next token if one is wanted after the `counts` slots just read.
+
+        The rows that did.
+        """
+        model = self.engine.model
+        asked = {row: each for row, each in self.under_way().items() if each.take_read(counts[row])}
+        logits = model.logits(hidden.contiguous()).float()  # the same shape whatever is asked
+        total = logits.logsumexp(-1)
+        ends = (logits[:, model.vocabulary.sep] - total).tolist()
+        tokens, chances = self._drawn(logits, total, asked)
+        for row, each in asked.items():
+            each.draft.take(tokens[row], chances[row], ends[row])
+        new = [tokens[row] for row in asked]
+        self.tired[list(asked), new] = self.engine.fresh.cost[new]
+        return list(asked)
+
+    def _drawn(
+        self, logits: Float[Tensor, "B V"], total: Float[Tensor, "B"], asked: Mapping[int, Candidate]
+    ) -> tuple[list[int], list[float]]:
+        """(tokens, their log-probabilities) of all rows; within their rules for those `asked`."""
+        heat, u = np.zeros((len(logits), 2)), np.zeros(len(logits), np.float32)
+        which, forbidden, only = [NOTHING + RULES] * len(logits), [], []
+        for row, each in asked.items():
+            draft = each.draft
+            heat[row] = each.heat, each.top_p
+            which[row] = draft.rule()
+            forbidden += [(row, token) for token in draft.forbidden()]
+            only += [(row, token) for token in draft.only()]
+        if asked:
+            keys = np.concatenate([each.key for each in asked.values()])
+            draws = np.array([each.draft.draws for each in asked.values()], np.uint64)
+            u[list(asked)] = uniform(fold(keys, draws), 1)[:, 0]
+        allowed = self.engine.rules[which, : logits.shape[1]]
+        if forbidden:
+            allowed[tuple(torch.tensor(forbidden).T)] = False
+        if only:
+            begun = torch.tensor(only).T
+            allowed[begun[0]] = False
+            allowed[tuple(begun)] = True
+        scores = (logits - self.tired[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
+        tokens, where = scores.argmax(-1), torch.from_numpy(u).to(logits.device)
+        for temperature, top_p in sorted({(t, p) for t, p in heat.tolist() if t > 0}):
+            here = torch.from_numpy((heat == (temperature, top_p)).all(1)).to(logits.device)
+            tokens = torch.where(here, drawn(scores, temperature, top_p, where), tokens)
+        return tokens.tolist(), (logits.gather(1, tokens[:, None])[:, 0] - total).tolist()
+
+
+class Family(Rows):
+    """One family as a batch. Rows read all that they need in a pass, and those that are done leave."""
+
+    def __init__(self, engine: Engine, family: Sequence[Candidate]):
+        super().__init__(engine, family)
+        self.family = list(family)
+        self.line = Line(engine.model, 1, masked=False)
+
+    def steps(self) -> Steps[None]:
+        """The passes of the network."""
+        first, line, counts = self.family[0], self.line, [len(each.next_slots) for each in self.family]
+        slots = [*first.outline, *first.next_slots]
+        hidden = line.read([slots], [0], len(slots))[:, -1].expand(len(counts), -1)
+        line.keep(torch.zeros(len(counts), dtype=torch.long, device=hidden.device))
+        first.reading, a_pass = time.perf_counter() - first.start, 0.0
+        while True:
+            yield Step()
+            read = [each.draft.read + count for each, count in zip(self.family, counts, strict=True)]
+            for row in self.choose(hidden, counts):
+                each = self.family[row]
+                if each.draft.read < read[row]:
+                    line.forget(row, each.offset + each.draft.read)
+            self.hurry(a_pass)
+            if not (going := self.under_way()):
+                return
+            if len(going) < len(self.family):
+                kept = torch.tensor(list(going), device=hidden.device)
+                line.keep(kept)
+                self.family = list(going.values())
+                self.rows, self.tired = [*self.family], self.tired[kept]
+            begin = time.perf_counter()
+            rows = [each.next_slots for each in self.family]
+            counts = [len(some) for some in rows]
+            hidden = line.read(rows, [each.offset + each.draft.read for each in self.family], max(counts))[:, -1]
+            a_pass = time.perf_counter() - begin
+
+
+class Pool(Rows):
+    """A standing batch. Whoever waits for a family calls `advance`, which is a pass for all of them."""
+
+    def __init__(self, engine: Engine, columns: int):
+        super().__init__(engine, [None] * (engine.shape.rows * CANDIDATES))
+        self.standing = Standing(engine.model, len(self.rows), columns)
+        self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
+        self.counts = [0] * len(self.rows)
+        self.waiting: deque[list[Candidate]] = deque()
+        self.lock, self.waited, self.a_pass = threading.Lock(), 0, 0.0
+        self.failed: BaseException | None = None
+
+    def add(self, family: Sequence[Candidate]) -> None:
+        """Let a family wait for rows; one that is larger than the batch, in parts."""
+        for start in range(0, len(family), len(self.rows)):
+            self.waiting.append(list(family[start : start + len(self.rows)]))
+
+    def drop(self, candidates: Sequence[Candidate]) -> None:
+        """Forget candidates that nobody wants any more."""
+        unwanted = set(map(id, candidates))
+        with self.lock:
+            self.rows = [None if id(each) in unwanted else each for each in self.rows]
+            self.waiting = deque(family for family in self.waiting if id(family[0]) not in unwanted)
+
+    def advance(self) -> None:
+        """One pass: what has come is read up to its first gap, and every row chooses a token and reads a slot."""
+        with self.lock:
+            if self.failed is not None:
+                raise RuntimeError(f"a batch that this text was part of has failed: {self.failed}")
+            try:
+                self._admit()
+                self._pass()
+            except BaseException as error:
+                self.failed = error
+                raise
+
+    def _admit(self) -> None:
+        """Give free rows to families that wait, several at a time: reading one takes as long as reading many."""
+        shape, free = self.engine.shape, [row for row, each in enumerate(self.rows) if each is None]
+        if not self.waiting:
+            return
+        width, left = _width(self.waiting[0], self.engine), len(free)
+        fitting: list[list[Candidate]] = []
+        for family in self.waiting:
+            if len(fitting) < shape.rows and len(family) <= left and _width(family, self.engine) == width:
+                fitting.append(family)
+                left -= len(family)
+        self.waited += 1
+        busy = len(free) < len(self.rows)
+        if not fitting or (busy and len(fitting) < shape.rows // 4 and self.waited <= _PATIENCE):
+            return
+        taken, self.waited = set(map(id, fitting)), 0
+        self.waiting = deque(family for family in self.waiting if id(family) not in taken)
+        line = Line(self.engine.model, shape.rows, masked=True)
+        slots = [[*family[0].outline, *family[0].next_slots] for family in fitting]
+        hidden = line.read(shape.padded(slots, slots[-1]), [0] * shape.rows, width)[:, -1]
+        come = [(number, each) for number, family in enumerate(fitting) for each in family]
+        rows = free[: len(come)]
+        where, source = (torch.tensor(some, device=hidden.device) for some in (rows, [number for number, _ in come]))
+        self.standing.put(where, line, source)
+        self.hidden = self.hidden.to(hidden.dtype)
+        self.hidden[where] = hidden[source]
+        for row, (_, each) in zip(rows, come, strict=True):
+            self.rows[row], self.counts[row] = each, len(each.next_slots)
+            self._tire(row)
+            each.reading = time.perf_counter() - each.start
+
+    def _pass(self) -> None:
+        if not self.under_way():
+            return
+        begin = time.perf_counter()
+        self.choose(self.hidden, self.counts)
+        self.hurry(self.a_pass)
+        going = self.under_way()
+        self.rows = [going.get(row) for row in range(len(self.rows))]
+        nothing = Slot(self.engine.model.vocabulary.pad)
+        slots = [nothing if each is None else each.next_slots[0] for each in self.rows]
+        self.counts = [0 if each is None else 1 for each in self.rows]
+        if going:
+            places = [0 if each is None else each.offset + each.draft.read for each in self.rows]
+            self.hidden = self.standing.read(slots, places)
+        self.a_pass = time.perf_counter() - begin
+
+
+def _width(family: Sequence[Candidate], engine: Engine) -> int:
+    return engine.shape.width(family[0].offset + len(family[0].next_slots))
+
+
+class Together:
+    """What the requests to one engine share on a GPU: standing batches by their columns, and texts to be judged.
+
+    `busy`: whether candidates are under way, so that whoever can wait for others to come should.
+    """
+
+    def __init__(self, engine: Engine):
+        self.engine, self.pools = engine, dict[int, Pool]()
+        self.texts: list[Any] = []
+        self.lock, self.waited = threading.Lock(), 0
+
+    @property
+    def busy(self) -> bool:
+        return any(pool.failed is None and (pool.waiting or pool.under_way()) for pool in self.pools.values())
+
+    def pool(self, columns: int) -> Pool:
+        """The standing batch for rows of so many columns; a new one if the last has failed."""
+        if columns not in self.pools or self.pools[columns].failed is not None:
+            self.pools[columns] = Pool(self.engine, columns)
+        return self.pools[columns]
+
+    def enough(self, come: int) -> bool:
+        """Whether so many are worth a pass, or have waited long enough for others."""
+        self.waited += 1
+        if self.busy and come < self.engine.shape.rows // 4 and self.waited <= _PATIENCE:
+            return False
+        self.waited = 0
+        return True
+
+
+def together(engine: Engine) -> Together:
+    if engine.together is None:
+        engine.together = Together(engine)
+    return engine.together
+
+
+def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[None]:
+    """Write families of candidates to their end."""
+    if engine.shape.rows == 1:
+        for family in families:
+            yield from Family(engine, family).steps()
+        return
+    pools = [(together(engine).pool(max(each.columns for each in family)), family) for family in families]
+    for pool, family in pools:
+        pool.add(family)
+    try:
+        for pool, family in pools:
+            while not all(each.draft.done for each in family):
+                pool.advance()
+                yield Step()
+    finally:
+        for pool, family in pools:
+            pool.drop(family)
+
+
+def drawn(scores: Float[Tensor, "B V"], temperature: float, top_p: float, u: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Tokens drawn at a temperature, from the likeliest that together have the probability `top_p`."""
+    chances = torch.softmax(scores / temperature, -1)
+    if top_p >= 1:
+        tokens = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
+    else:
+        chances, tokens = chances.topk(min(_NUCLEUS, scores.shape[1]), -1)
+        chances = chances * (chances.cumsum(-1) - chances < top_p)
+        chances = chances / chances.sum(-1, keepdim=True)
+    return Candidates(tokens, chances).draw(u)

@@ -1,0 +1,121 @@
+"""Rows of slots that are read from left to right, each at its own pace, with a key-value cache."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
+from ddot.core.records import State
+from ddot.network.denoiser import Denoiser
+from ddot.network.trunk import Attention, Cache, attend
+
+
+class Slot(NamedTuple):
+    """A token to read: what the network is told with it."""
+
+    token: int
+    length: int = UNKNOWN_LENGTH
+    hint: int = NOT_PROMPT
+
+
+class Line:
+    """Rows of slots in a line, 1 rotary unit apart, read from left to right, each at its own pace."""
+
+    def __init__(self, model: Denoiser, rows: int, masked: bool):
+        self.model = model
+        self.cache = Cache(rows, model.device, masked)
+        self.x, self.hint, self.gap_length, self.units = (
+            torch.zeros(rows, 0, dtype=kind, device=model.device) for kind in (*[torch.long] * 3, torch.float32)
+        )
+
+    def read(self, rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int) -> Float[Tensor, "B width d"]:
+        """The hidden vectors of the next slots of each row, which end at the right; `places`: that of the first."""
+        counts = np.array([len(slots) for slots in rows])[:, None]
+        place = np.arange(width) + counts - width  # in the new slots of its row; below 0: padding
+        seen = place >= 0
+        x, hint = np.full(seen.shape, self.model.vocabulary.pad), np.full(seen.shape, NOT_PROMPT)
+        length = np.full(seen.shape, UNKNOWN_LENGTH)
+        if flat := [slot for slots in rows for slot in slots]:
+            x[seen], length[seen], hint[seen] = zip(*flat, strict=True)
+        units = np.where(seen, place + np.array(places)[:, None], 0).astype(np.float32)
+        device = self.x.device
+        self.x, self.hint, self.gap_length, self.units = (
+            torch.cat([old, torch.from_numpy(new).to(device)], 1)
+            for old, new in zip((self.x, self.hint, self.gap_length, self.units), (x, hint, length, units), strict=True)
+        )
+        self.cache.grow(torch.from_numpy(seen).to(device))
+        so_far = self.x.shape[1]
+        z = self.units / self.model.scale(so_far)
+        state = State(self.x, z, self.hint, self.gap_length, torch.zeros(len(rows), device=device))
+        return self.model.read(state, self.cache, slice(so_far - width, so_far))[0]
+
+    def keep(self, rows: Int[Tensor, "_"]) -> None:
+        """Go on with these rows, some perhaps several times."""
+        self.cache.keep(rows)
+        self.x, self.hint, self.gap_length, self.units = (
+            each[rows] for each in (self.x, self.hint, self.gap_length, self.units)
+        )
+
+    def forget(self, row: int, place: int) -> None:
+        """Take back what a row has read from a place on."""
+        self.cache.seen[row] &= self.units[row] < place
+
+
+class Standing:
+    """Rows of as many columns from first to last, in which row after row is replaced, so that a batch never waits.
+
+    A pass reads one slot of every row, whichever its column, and has the same shape whatever the rows hold.
+    """
+
+    def __init__(self, model: Denoiser, rows: int, columns: int):
+        self.model, self.columns = model, columns
+        self.empty = (model.vocabulary.pad, NOT_PROMPT, UNKNOWN_LENGTH, 0.0)
+        self.slots = [torch.full((rows, columns), each, device=model.device) for each in self.empty]
+        self.past: dict[int, tuple[Tensor, Tensor]] = {}
+        self.rows = torch.arange(rows, device=model.device)
+
+    def put(self, rows: Int[Tensor, "n"], line: Line, source: Int[Tensor, "n"]) -> None:
+        """Let rows hold what some rows of a line have read."""
+        width, counts = line.x.shape[1], line.cache.seen[source].sum(1, keepdim=True)
+        column = torch.arange(width, device=rows.device)
+        real, before = column < counts, (column + width - counts).clamp(max=width - 1)
+        read = (line.x, line.hint, line.gap_length, line.units)
+        for mine, theirs, empty in zip(self.slots, read, self.empty, strict=True):
+            mine[rows] = empty
+            mine[rows, :width] = torch.where(real, theirs[source].gather(1, before), empty).to(mine.dtype)
+        for block, both in line.cache.past.items():
+            if block not in self.past:
+                shape = (len(self.rows), self.columns, *both[0].shape[2:])
+                self.past[block] = both[0].new_zeros(shape), both[1].new_zeros(shape)
+            for kept, new in zip(self.past[block], both, strict=True):
+                index = before[..., None, None].expand(-1, -1, *new.shape[2:])
+                kept[rows, :width] = new[source, :width].gather(1, index)
+
+    def read(self, slots: Sequence[Slot], places: Sequence[int]) -> Float[Tensor, "B d"]:
+        """The hidden vectors of one more slot of each row, at these places."""
+        self.at = torch.tensor(places, device=self.rows.device)
+        self.seen = (torch.arange(self.columns, device=self.rows.device) <= self.at[:, None])[:, None, None]
+        x, gap_length, hint = torch.tensor(slots, device=self.rows.device).T[..., None]
+        new = (x, hint, gap_length, self.at[:, None].float())
+        x, hint, gap_length, units = (torch.cat(both, 1) for both in zip(self.slots, new, strict=True))
+        z = units / self.model.scale(self.columns + 1)
+        state = State(x, z, hint, gap_length, torch.zeros(len(slots), device=z.device))
+        hidden = self.model.read(state, self, slice(self.columns, self.columns + 1))[0][:, 0]
+        for mine, each in zip(self.slots, new, strict=True):
+            mine[self.rows, self.at] = each[:, 0]
+        return hidden
+
+    def __call__(self, block: int) -> Attention:
+        return partial(self._attend, block)
+
+    def _attend(
+        self, block: int, q: Float[Tensor, "B 1 H D"], k: Float[Tensor, "B 1 K D"], v: Float[Tensor, "B 1 K D"]
+    ) -> Float[Tensor, "B 1 HD"]:
+        keys, values = self.past[block]
+        keys[self.rows, self.at], values[self.rows, self.at] = k[:, 0], v[:, 0]
+        return attend(q, keys, values, attn_mask=self.seen)
