@@ -24,7 +24,7 @@ from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.template import LONGEST, Template, parse, write
 
-TASKS = ("located", "free")  # told where words are missing, or not (the paper's task)
+TASKS = ("located", "free")  # with or without hints about gaps; free is the paper's task
 
 # Programs: of their L slots those left for what is missing (nine in ten middles have fewer than 124 tokens, four in
 # five fewer than 96), and the mean length of a middle, measured on the dev items.
@@ -116,7 +116,7 @@ class Item:
         return None if found is None else list(found.groups())
 
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
-        """`located`: the network is told where text is missing."""
+        """`located`: hints say where text is missing."""
         raise NotImplementedError
 
 

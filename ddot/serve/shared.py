@@ -15,7 +15,7 @@ from ddot.infill.engine import Step, Steps
 from ddot.infill.model import Model
 from ddot.infill.scheduler import inside, result_of
 
-_LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
+_LOOK = 0.25  # seconds between checks whether a request was cancelled, in each of up to 64 threads
 
 _GATHER = 0.03  # seconds to wait for another request after a batch: clients answered together ask again together
 
@@ -23,7 +23,7 @@ Waiting = tuple[Request, "Future[Answers]"]
 
 
 class Shared(Model):
-    """The same model. Use it from one thread for each request."""
+    """The model with a queue. Each request uses it from its own thread."""
 
     def __init__(self, model: Model):
         super().__init__(model.denoiser, model.tokenizer, model.name, model.threads, model.engine.shape)
@@ -32,7 +32,7 @@ class Shared(Model):
         threading.Thread(target=self._work, daemon=True, name="batches").start()
 
     def steps(self, request: Request) -> Steps[Answers]:
-        """The answers to a request, computed with those of others; to stop reading is to leave the queue."""
+        """The answers to a request, computed in a batch with others; closing the generator leaves the queue."""
         future: Future[Answers] = Future()
         self.waiting.put((request, future))
         try:
@@ -59,7 +59,7 @@ class Shared(Model):
             self._fill([each for each in batch if each[1].set_running_or_notify_cancel()])
 
     def _fill(self, batch: list[Waiting]) -> None:
-        """Fill requests together; where that fails, each by itself, so that only the one at fault fails."""
+        """Fill requests together; if that fails, one by one, so that only the faulty one fails."""
         steps = inside(self._computing, answers.answers([request for request, _ in batch], self.engine))
         try:
             found = result_of(inside(lambda: self.lock, steps)) if batch else []
