@@ -11,7 +11,7 @@ from torch import Tensor
 from ddot.core.codes import UNKNOWN_LENGTH
 from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
 from ddot.infill.template import Blank
-from ddot.infill.view import TOKENS_A_WORD
+from ddot.infill.view import TOKENS_A_WORD, View
 
 _LONGEST = 48  # tokens of a blank that asks for no number of words
 _FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothing to say
@@ -36,7 +36,7 @@ class Gap:
     """A place between given tokens and the blanks that lie in it, which are written as one.
 
     `after`: the given token before it; `blank`: bounds of all of them together; `told`: the tokens that the network is
-    told to write, so that it ends in time; `most`: the most it may write.
+    told to write, so that it ends in time; `most`: the most it may write; `alone`: it ends as a sentence does.
     """
 
     after: int
@@ -45,6 +45,7 @@ class Gap:
     blank: Blank
     told: int
     most: int
+    alone: bool
 
     def split(self, tokens: Sequence[int], begins: Bool[np.ndarray, "V"]) -> list[list[int]]:
         """The tokens of each blank: words in turn, as evenly as bounds allow."""
@@ -63,18 +64,19 @@ class Gap:
         return parts
 
 
-def gaps(after: Sequence[int], first: Sequence[int], blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
+def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
     """The gaps of a window that may hold text, in order. `tokens`: the most in each."""
     found = []
-    for place in sorted(set(after)):
-        mine = [number for number, other in enumerate(after) if other == place]
+    for place in sorted(set(view.after)):
+        mine = [number for number, other in enumerate(view.after) if other == place]
         some = tuple(blanks[number] for number in mine)
         bounds = [blank.most for blank in some if blank.most is not None]
         blank = Blank(sum(each.least for each in some), sum(bounds) if len(bounds) == len(some) else None)
         most = max(_LONGEST, 2 * blank.least + 8) if blank.most is None else 2 * blank.most + 4
         most = max(blank.least, most if tokens is None else min(most, tokens))
         if blank.most != 0:
-            found.append(Gap(place, some, first[mine[0]], blank, _told(blank), most))
+            alone = any(view.alone[number] for number in mine) and not blank.counted
+            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, alone))
     return found
 
 
@@ -172,7 +174,7 @@ class Draft:
         left = self.most - len(tokens)
         if left <= missing:
             return BEGIN if missing else NOTHING + RULES
-        ends = RULES if missing == 0 else 0
+        ends = RULES if missing == 0 and self._may_end(tokens) else 0
         return (GO_ON if blank.most is not None and words >= blank.most else LATER + kind) + ends
 
     def _words(self, tokens: Sequence[int]) -> int:
@@ -181,6 +183,11 @@ class Draft:
     def _says(self, tokens: Sequence[int]) -> bool:
         """Whether there is a word among the tokens, not only marks."""
         return any(self.alphabet.says[token] for token in tokens)
+
+    def _may_end(self, tokens: Sequence[int]) -> bool:
+        """Whether the gap may end after these tokens: one that is a paragraph, only where a sentence does."""
+        last = "".join(self.alphabet.pieces[token] for token in tokens[-3:])
+        return not self.gaps[self.now].alone or last.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":"))
 
     def only(self) -> list[int]:
         """The tokens with which the letters go on that the first fill begins with; none where any may come."""
@@ -224,6 +231,7 @@ class Draft:
             and (length == len(tokens) or not self.alphabet.word[tokens[length]])
             and len(self.alphabet.spell(np.array(tokens[:length]))) >= begun
         ]
+        ways = [length for length in ways if self._may_end(tokens[:length])] or ways
         best = max(ways, key=lambda length: here.ends[length], default=len(tokens))
         taken = len(tokens) - best
         here.end_at(best)

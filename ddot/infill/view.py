@@ -3,6 +3,7 @@
 Literal text is never decoded from tokens: an answer consists of the template's own characters and the fills.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,19 +24,23 @@ _FOR_A_GAP = 3  # the same where every gap between words is a blank
 _CONTEXT = 40  # slots always left for text around the blanks
 _LOOK = 2_000  # characters considered on either side
 TOKENS_A_WORD = 1.25
+_BEFORE_A_PARAGRAPH, _EMPTY_LINE = re.compile(r"\S\s*\n\s*\Z"), re.compile(r"[^\S\n]*\n[^\S\n]*\n")
 
 
 @dataclass(frozen=True)
 class View:
     """What the network reads of a template: prompt tokens, the token that precedes each blank, the rule for its first.
 
-    `pieces`: the text of each prompt token. A character of several tokens belongs to the first of them.
+    `pieces`: the text of each prompt token. A character of several tokens belongs to the first of them. `alone`:
+    whether each blank is a paragraph of its own. The network reads line breaks as spaces and would run on into the
+    next paragraph ("Thank you for reading The ¶ Best, Anna").
     """
 
     prompt: Prompt
     pieces: tuple[str, ...]
     after: tuple[int, ...]
     first: tuple[int, ...]
+    alone: tuple[bool, ...] = ()
 
 
 def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool = True, ends: bool = True) -> View:
@@ -46,7 +51,7 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
     """
     marks = [tokenizer.edge if whole else tokenizer.vocabulary.sep for whole in (begins, ends)]
     tokens, pieces = [marks[0]], [""]
-    after, first = [], []
+    after, first, alone = [], [], []
     for number, literal in enumerate(template.literals):
         text = " ".join(literal.split())
         if text:
@@ -56,12 +61,13 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
         if number < len(template.blanks):
             after.append(len(tokens) - 1)
             first.append(_first_rule(literal, template.apart))
+            alone.append(bool(_BEFORE_A_PARAGRAPH.search(literal) and _EMPTY_LINE.match(template.literals[number + 1])))
     tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
     is_open = np.zeros(len(tokens) + 1, bool)
     is_open[np.array(after, np.int64) + 1] = True
     hint = gap_hints(np.ones(len(tokens), bool), is_open) if located else np.full(len(tokens), UNKNOWN)
     example = Example(np.array(tokens, np.int64), np.ones(len(tokens), bool), hint)
-    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first))
+    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first), tuple(alone))
 
 
 def _first_rule(before: str, apart: bool) -> int:

@@ -104,7 +104,7 @@ class Candidate:
     def __init__(self, window: Window, engine: Engine, banned: tuple[tuple[int, ...], ...] = ()):
         self.window, self.engine, self.banned = window, engine, banned
         view = window.view
-        self.gaps = gaps(view.after, view.first, window.blanks, window.tokens)
+        self.gaps = gaps(view, window.blanks, window.tokens)
         self.draft = Draft(
             view.prompt.example.tokens.tolist(),
             self.gaps,

@@ -187,6 +187,22 @@ def test_the_network_sees_the_text_with_single_spaces(tokenizer, source):
     assert not seen.prompt.free
 
 
+@pytest.mark.parametrize(
+    ("source", "alone"),
+    [
+        ("Dear Sam,\n\n___\n\nBest", [True]),
+        ("Dear Sam,\n___ \n  \nBest", [True]),
+        ("Hello. ___\n\nBest", [False]),  # the last sentence of a paragraph
+        ("___\n\nHow to bake", [False]),  # a title, perhaps
+        ("- eggs\n- ___\n- salt", [False]),
+        ("One.\n\n___\n\n___", [True, False]),
+        ("Dear Sam,\n\n___\nBest", [False]),
+    ],
+)
+def test_a_blank_between_empty_lines_is_a_paragraph(tokenizer, source, alone):
+    assert list(view(parse(source), tokenizer, True).alone) == alone
+
+
 def test_free_words_leave_every_gap_between_words_open(tokenizer):
     seen = view(free("boats wasn't  nicht"), tokenizer, located=False)
     is_open = seen.prompt.is_open

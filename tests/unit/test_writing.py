@@ -233,6 +233,14 @@ def test_one_answer_alone_is_among_several_and_best_first():
         assert [each.score for each in several] == sorted((each.score for each in several), reverse=True)
 
 
+def test_a_paragraph_ends_as_a_sentence_does_wherever_one_ends():
+    text, marks = "The lamp\n\n___\n\nNobody answered", set(".!?:…")
+    models = [Model(network(seed), TOKENIZER, "toy") for seed in range(6)]
+    fills = [each.fills[0] for toy in models for each in toy.infill(text, n=4)]
+    assert all(fill[-1] in marks for fill in fills if marks & set(fill))
+    assert any(fill[-1] in marks for fill in fills)
+
+
 def test_free_words_stay_in_order_and_something_is_added():
     for shape in MODELS:
         (found,) = model(shape).infill("lamp hall door", free=True)
