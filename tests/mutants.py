@@ -823,7 +823,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "unit/test_writing.py",
         "infill/draft.py",
         [
-            ("blanks that end too soon", "ends = RULES if missing == 0 else 0", "ends = RULES"),
+            ("blanks that end too soon", "ends = RULES if missing == 0 and", "ends = RULES if"),
             (
                 "too many words",
                 "(GO_ON if blank.most is not None and words >= blank.most else LATER + kind)",
