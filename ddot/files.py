@@ -48,7 +48,10 @@ def write_all(file: io.RawIOBase, content: bytes) -> None:
 
 
 def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a file under a temporary name, then rename it, so that it is never partial. Keeps permissions."""
+    """Write a file under a temporary name, then rename it, so that it is never partial. Keeps permissions.
+
+    A device or a pipe is written to, not replaced.
+    """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file in it")
@@ -57,6 +60,9 @@ def write_whole(path: Path | str, content: bytes) -> None:
     draft = path.with_name(f"{path.name}.unfinished")  # a fixed name: leftovers of a kill are overwritten
     try:
         with writing(path):
+            if path.exists() and not path.is_file():
+                path.write_bytes(content)
+                return
             draft.write_bytes(content)
             if path.exists():
                 shutil.copymode(path, draft)

@@ -823,7 +823,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "unit/test_writing.py",
         "infill/draft.py",
         [
-            ("blanks that end too soon", "ends = RULES if missing == 0 else 0", "ends = RULES"),
+            ("blanks that end too soon", "ends = RULES if missing == 0 and", "ends = RULES if"),
             (
                 "too many words",
                 "(GO_ON if blank.most is not None and words >= blank.most else LATER + kind)",
@@ -843,8 +843,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "candidates that draw alike",
-                "uniform(fold(each.key, draft.draws), 1)",
-                "uniform(fold(each.key * 0, 7), 1)",
+                "u[asked] = uniform(fold(keys, np.array(",
+                "u[asked] = uniform(fold(keys * 0, 0 * np.array(",
             ),
             (
                 "a nucleus that is not cut",
@@ -856,8 +856,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("no end in the score", "found[mine[-1]] += likely[done:]", "pass"),
             (
                 "rows that share a place",
-                "units[row, here] = np.arange(place, place + len(slots))",
-                "units[row, here] = place",
+                "np.where(seen, place + np.array(places)[:, None], 0)",
+                "np.where(seen, np.array(places)[:, None], 0)",
             ),
         ],
     ),

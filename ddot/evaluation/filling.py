@@ -30,10 +30,10 @@ from ddot.methods.method import Method, Trainable
 from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser
 
-_CHUNK = 64  # texts the product is given at a time, for each of its threads
+_CHUNK = 64  # texts per call of the product, for each of its threads
 
 Lengths = list[Int[np.ndarray, "_"]]
-# The tokens of each gap, for a batch of items: how many the network is told to write there.
+# The gap lengths that the network is conditioned on, for a batch of items.
 ChooseLengths = Callable[[Denoiser, Sequence[Prompted], UInt64[np.ndarray, "B"], int], Lengths]
 R = TypeVar("R")
 
@@ -61,7 +61,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Asked:
-    """The items `at` these indices, to be filled by a model. `located`: it is told where words are missing."""
+    """The items `at` these indices, to be filled by a model. `located`: hints say where text is missing."""
 
     model: Loaded
     items: Sequence[Item]
@@ -133,7 +133,7 @@ class Written:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks it can do: "located" if it can be told where words are missing, "free" if it need not be."""
+        """The supported tasks: "located" with hints about gaps, "free" without."""
         return ("free",) if isinstance(self.method, LeftContext) else TASKS
 
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
@@ -213,7 +213,7 @@ def true_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.nda
 
 
 def guessed_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
-    """The usual length of a text, what is missing of it shared evenly among the open gaps."""
+    """The mean length of a text; the missing part is divided evenly among the open gaps."""
     found = []
     for item in items:
         gap_length = np.zeros(len(item.prompt), np.int64)

@@ -22,9 +22,11 @@ from ddot.core.gaps import gap_hints
 from ddot.core.records import Example, Prompt
 from ddot.data.forms import CODE_SLOTS
 from ddot.data.tokenizer import Tokenizer
+from ddot.evaluation.rows import place_of
+from ddot.evaluation.store import read_rows
 from ddot.infill.template import LONGEST, Template, parse, write
 
-TASKS = ("located", "free")  # told where words are missing, or not (the paper's task)
+TASKS = ("located", "free")  # with or without hints about gaps; free is the paper's task
 
 # Programs: of their L slots those left for what is missing (nine in ten middles have fewer than 124 tokens, four in
 # five fewer than 96), and the mean length of a middle, measured on the dev items.
@@ -116,7 +118,7 @@ class Item:
         return None if found is None else list(found.groups())
 
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
-        """`located`: the network is told where text is missing."""
+        """`located`: hints say where text is missing."""
         raise NotImplementedError
 
 
@@ -232,38 +234,29 @@ def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
     """The items of one set in a folder of benchmarks."""
     if not bench.is_dir():
         raise FileNotFoundError(f"there is no folder {bench}; --bench wants one with NAME.{split}.jsonl files")
-    file = bench / f"{dataset}.{split}.jsonl"
+    file, end = bench / f"{dataset}.{split}.jsonl", f".{split}.jsonl"
     if not file.is_file():
-        there = sorted(found.name.removesuffix(f".{split}.jsonl") for found in bench.glob(f"*.{split}.jsonl"))
-        raise FileNotFoundError(
-            f"no benchmark at {file}; of the split '{split}' the folder has {', '.join(there) or 'no sets'}"
-        )
+        sets = ", ".join(sorted(each.name.removesuffix(end) for each in bench.glob(f"*{end}"))) or "no sets"
+        raise FileNotFoundError(f"no benchmark at {file}; of the split '{split}' the folder has {sets}")
     return read_items(file)
 
 
 def read_items(file: Path) -> list[Item]:
     if not file.is_file():
         raise FileNotFoundError(f"no benchmark at {file}; wanted a .jsonl file of items")
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 text ({error.reason}); wanted a .jsonl file of items") from None
     items: list[Item] = []
     known: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, row in enumerate(read_rows(file), 1):
         try:
-            row = json.loads(line)
             name = row.get("id", str(number))
             name = str(name) if type(name) is int else _text(name)
             if known.setdefault(name, number) != number:
-                raise TypeError(f"the id '{name}' is also that of line {known[name]}; give each item its own")
+                raise TypeError(f"the id '{name}' is also that of item {known[name]}; give each item its own")
             items.append(_item(name, row))
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError) as error:
             said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
-                f'{file}, line {number}: wanted {{"words", "keep"}}, {{"prefix", "middle", "suffix"}} or {{"text"}}, '
+                f'{place_of(row)}: wanted {{"words", "keep"}}, {{"prefix", "middle", "suffix"}} or {{"text"}}, '
                 f'and an "id" if there is one ({said})'
             ) from None
     if not items:

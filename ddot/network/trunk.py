@@ -81,16 +81,16 @@ def left_to_right(block: int) -> Attention:
 
 
 class Cache:
-    """A `Reading` from left to right with a key-value cache, in which each row goes at its own pace.
+    """A `Reading` from left to right with a key-value cache, in which rows advance at their own pace.
 
-    Every pass adds slots to all rows. `seen` says which slots a row attends to: the others are padding, or what was
-    read there was taken back. Keys and values lie in tensors with room to grow.
+    Every pass adds slots to all rows. `seen`: the slots a row attends to; the others are padding or were discarded.
+    Keys and values are stored in tensors with room to grow.
     """
 
     _ROOM = 64
 
     def __init__(self, rows: int, device: torch.device | str = "cpu", masked: bool = False):
-        """`masked`: the same kernel also where nothing needs a mask, so that rows do not depend on their batch."""
+        """`masked`: use the masked kernel even if nothing needs a mask, so that rows do not depend on their batch."""
         self.masked = masked
         self.seen = torch.zeros(rows, 0, dtype=torch.bool, device=device)
         self.past: dict[int, tuple[Tensor, Tensor]] = {}
@@ -111,7 +111,7 @@ class Cache:
             self.how = {"attn_mask": (visible & (slot[read - new :, None] >= slot))[:, None]}
 
     def keep(self, rows: Int[Tensor, "_"]) -> None:
-        """Go on with these rows, some perhaps several times."""
+        """Keep these rows; a row may be repeated."""
         self.seen = self.seen[rows]
         self.past = {block: (k[rows], v[rows]) for block, (k, v) in self.past.items()}
 

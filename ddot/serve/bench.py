@@ -26,7 +26,7 @@ from ddot.infill.model import Model
 from ddot.serve.jobs import Work
 from ddot.serve.processes import Filling
 
-# No two clients send the same text at the same time: equal ones would be filled once for all of them.
+# No two clients send the same text at the same time: equal texts would be filled once.
 _PEOPLE = ("gardener", "piano teacher", "bus driver", "young doctor", "painter", "retired judge", "baker", "smith")
 _PATTERNS = (
     "The {} climbed the stairs every evening ___ and the dog followed.",
@@ -43,7 +43,7 @@ _PATIENCE = 300.0  # seconds for an answer
 
 
 class Asked(NamedTuple):
-    """What is asked: the results of a text, None if there are none; and the process that works on them."""
+    """The server under test: results of a text (None on failure), and the process that computes them."""
 
     results: Callable[[str], Any]
     process: int
@@ -68,7 +68,7 @@ def served(model: str | None, device: str | None, queue: int) -> Iterator[Asked]
 
 @contextmanager
 def in_process(load: Callable[[], Model], queue: int) -> Iterator[Asked]:
-    """The queue of a server, and what works it off, on threads of this process."""
+    """The queue of a server and its workers, on threads of this process."""
     filling = Filling(load())
     loop, work = asyncio.new_event_loop(), Work(filling.at_once, queue, _PATIENCE)
 
@@ -114,7 +114,7 @@ def measure(
 
 
 def _row(asked: Asked, clients: int, requests: int, seconds: float, alone: dict[str, Any]) -> dict[str, Any]:
-    """One measurement. A client that has no more time sends nothing more; what it sent is waited for."""
+    """One measurement. When its time is up, a client sends no more requests but waits for the last reply."""
     times: list[float] = []
     wrong = errors = 0
     lock = threading.Lock()

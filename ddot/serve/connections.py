@@ -1,6 +1,6 @@
-"""A connection that cannot be kept for nothing: time limits for headers and replies, and a cap on how many there are.
+"""Connections with time limits for headers and replies, and a maximum number of them.
 
-uvicorn itself waits for headers, and for clients that do not read, as long as they like.
+uvicorn itself waits indefinitely for headers and for clients that do not read.
 """
 
 import asyncio
@@ -16,8 +16,6 @@ REPLY = 600.0  # seconds for a request, its work and its reply
 
 
 class Connection(H11Protocol):
-    """One client's."""
-
     due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -42,7 +40,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _expect(self, seconds: float | None) -> None:
-        """What comes next must come within this time."""
+        """Restart the timer: the next event must come within this time."""
         if self.due is not None:
             self.due.cancel()
         self.due = None if seconds is None else self.loop.call_later(seconds, self._late)
@@ -54,7 +52,7 @@ class Connection(H11Protocol):
             self._refuse(Refused(408, f"no whole request came within {HEADERS:.0f} seconds", "too_slow"))
 
     def _refuse(self, refused: Refused) -> None:
-        """Answer past the protocol, which may be in the middle of a request, and close."""
+        """Reply on the transport itself, since the protocol may be in the middle of a request, and close."""
         body = as_json(refused.body)
         head = (
             f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\nContent-Type: application/json\r\n"

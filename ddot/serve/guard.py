@@ -1,4 +1,4 @@
-"""What every request passes first: where it comes from, how much it sends, and how it is counted and logged."""
+"""Wraps the application: checks the site and the size of every request, counts and logs it."""
 
 import asyncio
 import sys
@@ -16,12 +16,12 @@ from ddot.serve.replies import Refused, as_json, reply
 
 MOST_BYTES = 1 << 20
 _PATIENCE = 30.0  # seconds for a body to arrive
-_DRAINED = 64 << 20  # bytes of a body that is too large are still read: a client cut off while sending sees no answer
+_DRAINED = 64 << 20  # bytes read of a body that is too large: a client cut off while sending would miss the reply
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin")]
 
 
 class Metrics:
-    """How many requests there were, how long they took, how many are at work and waiting."""
+    """Prometheus metrics: requests, their durations, how many are running and waiting."""
 
     def __init__(self, work: Work):
         self.registry = CollectorRegistry()
@@ -46,7 +46,7 @@ class Metrics:
 
 
 class Guard:
-    """An ASGI application around another. A body is read whole, within a limit, before the application runs."""
+    """ASGI middleware. A body is read completely, within a limit, before the application runs."""
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, log: bool = False):
         self.app, self.access, self.metrics, self.log = app, access, metrics, log
@@ -54,7 +54,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, status = time.perf_counter(), 499  # as of a client that leaves before there is a reply
+        start, status = time.perf_counter(), 499  # of a client that disconnects before the reply
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -87,7 +87,7 @@ class Guard:
 
 
 async def _with_body(scope: Scope, receive: Receive) -> Receive:
-    """Hands out the body, which is here, and then what comes after it. It is JSON, whatever its content type says."""
+    """A `receive` that returns the complete body first. It is read as JSON, whatever its content type."""
     body = await _body(Request(scope, receive))
     names = (b"content-type", b"content-length", b"transfer-encoding")
     kept = [(name, value) for name, value in scope["headers"] if name not in names]

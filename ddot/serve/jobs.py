@@ -1,4 +1,4 @@
-"""Work that takes long, done on a few threads so that the event loop never waits, with a bounded queue before it.
+"""Runs long jobs on a few threads behind a bounded queue, so that the event loop never blocks.
 
 Knows nothing about texts or HTTP: a job is a generator whose steps are passed on as they come, and a cancelled job ends
 between two of them.
@@ -17,7 +17,7 @@ _UNREAD = 2_000  # a job with more unread steps is cancelled: its client has sto
 
 
 class Full(Exception):
-    """Too many wait already."""
+    """The queue is full."""
 
 
 class Stopped(Exception):
@@ -50,7 +50,7 @@ class Work:
         return len(self.jobs) - self.at_work
 
     def start(self, steps: Generator[S, None, R]) -> "Job[S, R]":
-        """A job in the queue; `Full` if that is as long as it may be."""
+        """Queue a job; raises `Full` if the queue is full."""
         if self.draining or self.closing:
             raise Stopped
         if len(self.jobs) >= self.threads + self.queue:
@@ -61,11 +61,11 @@ class Work:
         return job
 
     def drain(self) -> None:
-        """Nothing new is begun; what is at work or waits is finished. Only sets a flag, as a signal may."""
+        """Accept no new jobs and finish the others. Only sets a flag: safe in a signal handler."""
         self.draining = True
 
     def stop(self) -> None:
-        """Every job ends before its next step and nothing begins any more. Only sets a flag, as a signal may."""
+        """End every job before its next step and start no more. Only sets a flag: safe in a signal handler."""
         self.closing = True
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Job(Generic[S, R]):
         self.due = self.loop.call_later(work.seconds, self.stop, Late(work.seconds))
 
     def stop(self, why: Exception | None = None) -> None:
-        """End it before its next step, and tell its reader now. A job that waits leaves the queue at once."""
+        """End it before its next step and notify its reader now. A waiting job leaves the queue at once."""
         self.stopped.set()
         if self.future.cancel():
             self._end("error", why or Stopped())
@@ -95,12 +95,12 @@ class Job(Generic[S, R]):
 
     @property
     def ahead(self) -> int:
-        """How many wait before it."""
+        """Number of jobs ahead of it in the queue."""
         waiting = [job for job in self.work.jobs if not job.begun.is_set()]
         return waiting.index(self) if self in waiting else 0
 
     async def read(self) -> AsyncIterator[S]:
-        """The steps as they come. `result` has the result then; what went wrong is raised."""
+        """The steps as they come; afterwards `result` has the result. Errors are raised."""
         while True:
             what, value = await self.told.get()
             if what == "step":
@@ -112,14 +112,14 @@ class Job(Generic[S, R]):
             return
 
     async def result(self) -> R:
-        """The result, once it is there."""
+        """Wait for the result."""
         if not hasattr(self, "_result"):
             async for _ in self.read():
                 pass
         return self._result
 
     def run(self) -> None:
-        """Do it, on a thread of the pool."""
+        """Run on a thread of the pool."""
         self.begun.set()
         end: tuple[str, Any] = ("error", Stopped())
         try:
@@ -134,7 +134,7 @@ class Job(Generic[S, R]):
         self.loop.call_soon_threadsafe(self._end, *end)
 
     def _end(self, what: str, value: Any) -> None:
-        """On the event loop."""
+        """Called on the event loop."""
         self.due.cancel()
         self.work.jobs.pop(self, None)
         self.told.put_nowait((what, value))

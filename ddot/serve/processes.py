@@ -1,8 +1,7 @@
 """A model on a CPU in several processes, one request in each.
 
-Threads of one process pass the interpreter's lock back and forth with every operation of torch: on two quiet cores two
-did 1.35 times the work of one, two processes 1.74 times. They are forked when the model is loaded, so its weights lie
-in memory once.
+Threads of one process contend for the interpreter lock at every torch operation: on two idle cores two threads did 1.35
+times the work of one, two processes 1.74 times. Processes are forked after the model is loaded and share its weights.
 """
 
 import multiprocessing
@@ -89,7 +88,7 @@ class Filling:
 
 
 def _work(model: Model, there: Connection, here: Connection) -> None:
-    """Work off requests until the other end is closed. A message during the work ends it before the next step."""
+    """Serve requests until the other end is closed. A message during a request ends it before its next step."""
     there.close()
     os.setpgrp()  # signals to the group, such as Ctrl-C, are for the server, which ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

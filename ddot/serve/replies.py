@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 def refusal(error: Exception) -> Refused:
-    """The reply to any error. Those that are not the caller's go to stderr in full."""
+    """The reply to any error. Errors of the server are also printed to stderr."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Full):
@@ -93,7 +93,7 @@ async def streamed(
     close: Callable[[R], Iterable[bytes]],
     wait: Callable[[int], bytes] = lambda ahead: _WAITING,
 ) -> StreamingResponse:
-    """Events while the job waits, for each step and for the result. An error that comes at once has its own status."""
+    """Events while the job waits, for each step and for the result. An immediate error has its own HTTP status."""
     leaving = _stop_when_left(request, job)
     steps = job.read()
     first = asyncio.ensure_future(anext(steps, _END))

@@ -19,11 +19,11 @@ from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
 from ddot.serve.processes import Filling
 
-_PATIENCE = 5  # seconds for replies that are being sent when the work is done
+_PATIENCE = 5  # seconds to finish sending replies after the drain time
 
 
 class _Server(uvicorn.Server):
-    """SIGTERM: finish what is under way, for a while. Ctrl-C, or a second signal: stop before the next step."""
+    """SIGTERM: finish running requests within the drain time. Ctrl-C or a second signal: stop before the next step."""
 
     def __init__(self, config: uvicorn.Config, work: Work, drain: float):
         super().__init__(config)

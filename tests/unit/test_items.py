@@ -133,10 +133,10 @@ def test_files_hold_both_kinds(tmp_path):
         "no",
     ):
         file.write_text(wrong + "\n")
-        with pytest.raises(ValueError, match=r'line 1: wanted \{"words", "keep"\}, \{"prefix"'):
+        with pytest.raises(ValueError, match="line 1: wanted "):
             read_items(file)
     file.write_text('{"id": 7, "words": ["a"], "keep": [0]}\n{"id": "7", "words": ["b"], "keep": [0]}\n')
-    with pytest.raises(ValueError, match=r"line 2: .*the id '7' is also that of line 1; give each item its own"):
+    with pytest.raises(ValueError, match=r"line 2: .*the id '7' is also that of item 1"):
         read_items(file)
     file.write_text("\n")
     with pytest.raises(ValueError, match=r"some\.test\.jsonl has no items; wanted one per line"):

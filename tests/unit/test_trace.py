@@ -1,6 +1,7 @@
 """Traces: what is written is what is read, and damage is told."""
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -126,3 +127,13 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         save_trace(tmp_path, "I ___", {}, A_FILLING)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         save_trace(tmp_path / "no" / "a.json", "I ___", {}, A_FILLING)
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    save_trace(tmp_path / "pipe", "I ___", {}, A_FILLING[:1])
+    assert json.loads(os.read(reader, 1 << 16))["text"] == "I ___"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
