@@ -230,7 +230,7 @@ class Family(Rows):
 
 
 class Pool(Rows):
-    """A standing batch. Whoever waits for a family calls `advance`, which is a pass for all of them."""
+    """A standing batch. Whoever waits for a family and has seen the last pass calls `advance`: a pass for all."""
 
     def __init__(self, engine: Engine, columns: int):
         super().__init__(engine, [None] * (engine.shape.rows * CANDIDATES))
@@ -238,7 +238,7 @@ class Pool(Rows):
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
         self.counts = [0] * len(self.rows)
         self.waiting: deque[list[Candidate]] = deque()
-        self.lock, self.waited, self.a_pass = threading.Lock(), 0, 0.0
+        self.lock, self.waited, self.passes, self.a_pass = threading.Lock(), 0, 0, 0.0
         self.failed: BaseException | None = None
 
     def add(self, family: Sequence[Candidate]) -> None:
@@ -299,7 +299,7 @@ class Pool(Rows):
     def _pass(self) -> None:
         if not self.under_way():
             return
-        begin = time.perf_counter()
+        begin, self.passes = time.perf_counter(), self.passes + 1
         self.choose(self.hidden, self.counts)
         self.hurry(self.a_pass)
         going = self.under_way()
@@ -326,7 +326,7 @@ class Together:
     def __init__(self, engine: Engine):
         self.engine, self.pools = engine, dict[int, Pool]()
         self.texts: list[Any] = []
-        self.lock, self.waited = threading.Lock(), 0
+        self.lock = threading.Lock()
 
     @property
     def busy(self) -> bool:
@@ -338,13 +338,14 @@ class Together:
             self.pools[columns] = Pool(self.engine, columns)
         return self.pools[columns]
 
-    def enough(self, come: int) -> bool:
-        """Whether so many are worth a pass, or have waited long enough for others."""
-        self.waited += 1
-        if self.busy and come < self.engine.shape.rows // 4 and self.waited <= _PATIENCE:
-            return False
-        self.waited = 0
-        return True
+    @property
+    def passes(self) -> int:
+        """A clock."""
+        return sum(pool.passes for pool in self.pools.values())
+
+    def enough(self, come: int, since: int) -> bool:
+        """Whether so many are worth a pass, or have waited long enough for others, since a pass."""
+        return not self.busy or come >= self.engine.shape.rows // 4 or self.passes - since >= _PATIENCE
 
 
 def together(engine: Engine) -> Together:
@@ -364,8 +365,11 @@ def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[No
         pool.add(family)
     try:
         for pool, family in pools:
+            seen = -1
             while not all(each.draft.done for each in family):
-                pool.advance()
+                if seen == pool.passes:  # otherwise it is somebody else's turn to see what the last pass has done
+                    pool.advance()
+                seen = pool.passes
                 yield Step()
     finally:
         for pool, family in pools:

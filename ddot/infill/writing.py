@@ -174,10 +174,14 @@ def _ahead(
 
 @dataclass(eq=False)
 class _Asked:
-    """Texts of one view to be judged. `size`: widths of what they share and of the rest, and how many rows they get."""
+    """Texts of one view to be judged. `size`: widths of what they share and of the rest, and the rows they get.
+
+    `since`: the pass at which they came.
+    """
 
     family: list[_Filled]
     size: tuple[int, int, int]
+    since: int = 0
     found: dict[_Filled, dict[int, list[float]]] | None = None
 
     @classmethod
@@ -185,7 +189,8 @@ class _Asked:
         shape, many = engine.shape, len(family)
         rest = max(len(text.rest) for text in family)
         rows = many if shape.rows == 1 else CANDIDATES * -(-many // CANDIDATES)
-        return cls(family, (shape.width(len(family[0].shared)), shape.width(rest), rows))
+        size = shape.width(len(family[0].shared)), shape.width(rest), rows
+        return cls(family, size, 0 if shape.rows == 1 else together(engine).passes)
 
 
 def _judge_some(waiting: Sequence[_Asked], engine: Engine) -> None:
@@ -199,7 +204,7 @@ def _judge_some(waiting: Sequence[_Asked], engine: Engine) -> None:
             return
         size = shared.texts[0].size
         batch = [each for each in shared.texts if each.size == size][: engine.shape.rows]
-        if shared.enough(len(batch)):
+        if shared.enough(len(batch), batch[0].since):
             shared.texts = [each for each in shared.texts if each not in batch]
             found = _plainly([each.family for each in batch], size, engine)
             for each in batch:
