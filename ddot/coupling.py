@@ -1,4 +1,4 @@
-"""The public way to the coupling: `from ddot.coupling import match, couple`."""
+"""Public entry point for the coupling: `from ddot.coupling import match, couple`."""
 
 from ddot.core.coupling import couple, match
 

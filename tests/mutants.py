@@ -839,12 +839,12 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     ),
     (
         "unit/test_writing.py",
-        "infill/writing.py",
+        "infill/passes.py",
         [
             (
                 "candidates that draw alike",
-                "u[asked] = uniform(fold(keys, np.array(",
-                "u[asked] = uniform(fold(keys * 0, 0 * np.array(",
+                "u[list(asked)] = uniform(fold(keys, draws), 1)[:, 0]",
+                "u[list(asked)] = uniform(fold(keys * 0, draws * 0), 1)[:, 0]",
             ),
             (
                 "a nucleus that is not cut",
@@ -852,14 +852,41 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "chances = chances * 1",
             ),
             ("outlines that are told nothing", "length[gap.after] = gap.told", "pass"),
-            ("what was taken back is seen", "self.cache.seen[row] &= self.units[row] < place", "pass"),
             ("no end in the score", "found[mine[-1]] += likely[done:]", "pass"),
+            ("rows that keep the penalties of those before", "self.tired[row] = 0.0", "pass"),
+            ("rows that are never freed", "self.rows = [going.get(row) for row in range(len(self.rows))]", "pass"),
+            ("a pass for everyone who waits", "if seen == pool.passes:", "if True:"),
+            (
+                "a family whose rows nobody frees",
+                "for pool, family in pools:\n            pool.drop(family)",
+                "pass",
+            ),
+        ],
+    ),
+    (
+        "unit/test_writing.py",
+        "infill/reading.py",
+        [
+            ("what was taken back is seen", "self.cache.seen[row] &= self.units[row] < place", "pass"),
             (
                 "rows that share a place",
                 "np.where(seen, place + np.array(places)[:, None], 0)",
                 "np.where(seen, np.array(places)[:, None], 0)",
             ),
+            ("a standing row sees what is not written", "<= self.at[:, None])", "<= self.columns)"),
+            ("prefixes that keep their padding", "(column + width - counts).clamp", "(column + 0 * counts).clamp"),
+            ("hints that stay when a row is replaced", "mine[rows] = empty", "pass"),
         ],
+    ),
+    (
+        "unit/test_view.py",
+        "infill/view.py",
+        [("every blank a paragraph", "_BEFORE_A_PARAGRAPH.search(literal) and", "True and")],
+    ),
+    (
+        "unit/test_writing.py",
+        "infill/draft.py",
+        [("paragraphs that end anywhere", "missing == 0 and self._may_end(tokens)", "missing == 0")],
     ),
     (
         "unit/test_layout.py",

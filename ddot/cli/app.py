@@ -45,7 +45,7 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cud
 Precision = Annotated[
     str, typer.Option(help="int8, or float32: slower, and the same text on any processor. auto: as stored.")
 ]
-Steps = Annotated[int, typer.Option(help="Number of denoising steps.")]
+Steps = Annotated[int, typer.Option(help="Denoising steps, where slots move or a model unmasks.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
 Free = Annotated[bool, typer.Option("--free", help="No blanks: keep these words in order, add text where it fits.")]

@@ -26,7 +26,7 @@ def watch(
     free: Free = False,
     terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
     model: ModelName = None,
-    delay: Annotated[float, typer.Option(min=0.0, help="Seconds each step is shown at least.")] = 0.15,
+    delay: Annotated[float, typer.Option(min=0.0, help="Minimum seconds to show each step.")] = 0.15,
     trace: Annotated[Path | None, typer.Option(help="Save every step, to plot later.")] = None,
 ) -> None:
     """Watch the words move to their places, in the terminal.

@@ -176,7 +176,7 @@ def couple_rows(
 
 @kernel
 def match_sorted(a: np.ndarray, n: int, b: np.ndarray, m: int) -> np.ndarray:
-    """The match of ascending a[:n] into ascending b[:m]; a[n] must be +BIG."""
+    """The match of ascending a[:n] into ascending b[:m] (eq. response-ot); a[n] must be +BIG."""
     q = np.empty(m, np.int64)
     _sweep(a, n, b, m, np.empty(n + m), np.empty(n + m), q)
     pi = np.empty(n, np.int64)

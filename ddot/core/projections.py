@@ -1,4 +1,7 @@
-"""Invariants of the reverse process: projections of tokens and positions, restrictions on the tokens revealed."""
+"""Invariants of the reverse process: projections of tokens and positions, restrictions on the tokens revealed.
+
+`sampling.reverse` applies them: restrictions to the predictions of a step, projections to its goal.
+"""
 
 import dataclasses
 

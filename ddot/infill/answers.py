@@ -185,7 +185,7 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
 
 
 def _finished(request: Request, found: Answers, seconds: float) -> Answers:
-    """The answers in order. Nothing may be left to say without the words to avoid."""
+    """The answers, best first; none if every one uses an avoided word."""
     pattern = avoided(request.settings.avoid)
     kept = [each for each in found.best if not any(map(pattern.search, each.infill.fills))]
     kept.sort(key=lambda each: -each.infill.score)

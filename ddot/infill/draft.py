@@ -18,7 +18,7 @@ _FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothin
 _LIKELY = np.log(0.2)  # an end that needs no better place
 # Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing.
 GO_ON, BEGIN, GLUED, NOTHING = range(16, 20)
-RULES = 20  # [sep] may come where so many are added
+RULES = 20  # added to the number of a rule, it also allows [sep]
 _COUNTED, _LOOSE, _WORDS = 4, 8, 12  # where the rules begin for counted words, in tokenised text, for needed words
 
 
@@ -190,7 +190,7 @@ class Draft:
         return not self.gaps[self.now].alone or last.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":"))
 
     def only(self) -> list[int]:
-        """The tokens with which the letters go on that the first fill begins with; none where any may come."""
+        """The tokens that can continue the letters the first fill must begin with; none if any token is allowed."""
         there = self.alphabet.spell(np.array(self.written[0].tokens, np.int64)) if self.begin else ""
         if self.now or len(there) >= len(self.begin):
             return []
@@ -219,7 +219,7 @@ class Draft:
         self._advance()
 
     def _cut(self, here: Written) -> None:
-        """End a gap that was to go on where it reads best ending: after whole words, as many as are asked for."""
+        """Cut an over-long gap at its likeliest end, after a whole word and no fewer words than are asked for."""
         tokens, blank = here.tokens, self.gaps[self.now].blank
         begun = len(self.begin) if self.now == 0 else 0
         ways = [

@@ -1,5 +1,7 @@
 """The engine: fills windows of texts in batches, phase by phase. How long is each blank, which tokens, how likely?
 
+Models that write (`Engine.writes`, the embedded one among them) are driven by `writing` instead.
+
 A batch has a fixed number of rows, padded with rows that are thrown away, and every window draws from its own key: an
 answer is the same alone and among others (see `core.chunks`). The engine is a generator that yields after every forward
 pass, so whoever drives it sees every state and may stop between any two.

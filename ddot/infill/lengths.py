@@ -1,4 +1,7 @@
-"""How many tokens each blank gets: `choose_lengths`, from the distribution over lengths that a planner predicts."""
+"""Planned lengths, for models that do not write (`Engine.writes`): `choose_lengths`, from what a planner predicts.
+
+A blank that is written ends where [sep] is chosen: see `draft` and `passes`.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class _OneThread:
-    """Fill with one intra-op thread: splitting a reduction changes its rounding, and short texts are fastest so.
+    """Fill with one intra-op thread: splitting a reduction changes its rounding, and short texts are fastest that way.
 
     torch keeps the number per thread, and a new thread inherits the last one set anywhere; so a thread that finds the 1
     of another filling does not take it for the user's own.

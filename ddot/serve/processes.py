@@ -74,7 +74,7 @@ class Filling:
                     return value
         except (EOFError, OSError):
             worker = None
-            raise RuntimeError("a process that fills blanks has died; others go on") from None
+            raise RuntimeError("a worker process has died; the others continue") from None
         finally:
             if worker is not None and what == "step":  # cancelled
                 worker.send(None)

@@ -100,6 +100,7 @@ def _perplexity(filled: Filled) -> Sums:
     return perplexity(filled.lines, filled.language_model)
 
 
+# A new one also needs a column head in `evaluation.rows.HEADS`. Names with `rouge` or `fill_` in front are of fills.
 METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "bleu2": lambda f: words.bleu(f.references, f.texts, 2),
     "bleu4": lambda f: words.bleu(f.references, f.texts, 4),
