@@ -47,7 +47,8 @@ _PASSES = 8.0  # over the text: more would learn it by heart
 _SMALL = 20_000_000  # weights: a network with fewer is trained whole, of a larger one the upper third of the blocks
 # How far to go from the old weights to the learnt ones: what helps most on the held-out text is kept. A few steps of
 # small batches leave noise in the weights, and on the way back less is forgotten.
-_SHARES = (1.0, 0.6, 0.3)
+_SHARES = (1.0, 0.5, 0.2)
+_MEASURING, _FEWEST = 0.2, 6  # the share of the time in which the held-out text is measured; batches of it at least
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,17 @@ def finetune(
             for name, some, number in (("data", plans, seed), ("dev", plans[:1], -1))
         )
 
-        def measured() -> Tensor:
-            return learner.batch_losses(plans[:1], dev_batches)[:, LOSSES.index("nats")]
+        def measured(count: int) -> Tensor:
+            return learner.batch_losses(plans[:1], dev_batches, count)[:, LOSSES.index("nats")]
 
         first = time.perf_counter()
-        before = measured()
-        tell(0.0, {"before": before.mean().item()})
+        measured(1)
         now = time.perf_counter()
-        end = began + 60 * minutes - (len(_SHARES) + 1) * (now - first) - 10  # to measure again, and save
+        count = affordable(now - first, minutes, learner.settings.dev_batches)
+        before = measured(count)
+        first, now = now, time.perf_counter()
+        tell(0.0, {"before": before.mean().item()})
+        end = began + 60 * minutes - len(_SHARES) * (now - first) - 10  # to measure again, and save
         old = _learning(model)
         step, most = 0, max(1.0, _PASSES * packed[0]["tokens"] / learner.settings.slots)
         with interruptions(notice="ddot: saving what was learnt; press Ctrl-C again to drop it\n") as interrupted:
@@ -123,7 +127,7 @@ def finetune(
         new, best = _learning(model), (0.0, before, 0.0)
         for share in _SHARES:
             _set(model, old, new, share)
-            after = measured()
+            after = measured(count)
             error = (after - before).std().item() / len(before) ** 0.5
             if after.mean() < min(best[1].mean(), before.mean() - error):
                 best = share, after, error
@@ -136,6 +140,11 @@ def finetune(
             save_model(compress(learner.weights()), config, tokenizer, _meta(folder, texts, result), draft)
             seal(draft)
     return result
+
+
+def affordable(seconds: float, minutes: float, most: int) -> int:
+    """How many batches to measure, before and for each share, if one takes so many seconds."""
+    return max(min(_FEWEST, most), min(most, int(_MEASURING * 60 * minutes / (seconds * (1 + len(_SHARES))))))
 
 
 def pieces(texts: Sequence[str]) -> list[list[str]]:
@@ -181,7 +190,7 @@ def plans_for(model: Denoiser) -> tuple[Plan, ...]:
         full_noise=0.05,
         least_noise=0.3,
     )
-    plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=0.1)
+    plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=1.0)
     planning = replace(fill, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), weight=0.1)
     return fill, *[plain] * writes, *[planning] * (model.config.planner == "text")
 
@@ -194,7 +203,7 @@ def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
     return Training(
         seconds=1.0,
         slots=512,
-        rate=2e-4,
+        rate=6e-4,
         betas=(0.9, 0.98),
         warmup=10,
         decay=0.7,
