@@ -39,7 +39,8 @@ _PASSES = 8.0  # maximum epochs: more would memorise the text
 _SMALL = 20_000_000  # weights: smaller networks are trained whole, larger ones in the upper third of their blocks
 # Interpolations from the old weights to the learnt ones; the best on the held-out text is kept. A few steps of small
 # batches leave noise in the weights, and interpolating back forgets less.
-_SHARES = (1.0, 0.6, 0.3)
+_SHARES = (1.0, 0.5, 0.2)
+_MEASURING, _FEWEST = 0.2, 6  # share of the time spent on measuring the held-out text; minimum number of its batches
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,17 @@ def finetune(
             for name, some, number in (("data", plans, seed), ("dev", plans[:1], -1))
         )
 
-        def measured() -> Tensor:
-            return learner.batch_losses(plans[:1], dev_batches)[:, LOSSES.index("nats")]
+        def measured(count: int) -> Tensor:
+            return learner.batch_losses(plans[:1], dev_batches, count)[:, LOSSES.index("nats")]
 
         first = time.perf_counter()
-        before = measured()
-        tell(0.0, {"before": before.mean().item()})
+        measured(1)
         now = time.perf_counter()
-        end = began + 60 * minutes - (len(_SHARES) + 1) * (now - first) - 10  # to measure again, and save
+        count = affordable(now - first, minutes, learner.settings.dev_batches)
+        before = measured(count)
+        first, now = now, time.perf_counter()
+        tell(0.0, {"before": before.mean().item()})
+        end = began + 60 * minutes - len(_SHARES) * (now - first) - 10  # to measure again, and save
         old = _learning(model)
         step, most = 0, max(1.0, _PASSES * packed[0]["tokens"] / learner.settings.slots)
         with interruptions(notice="ddot: saving what was learnt; press Ctrl-C again to drop it\n") as interrupted:
@@ -115,7 +119,7 @@ def finetune(
         new, best = _learning(model), (0.0, before, 0.0)
         for share in _SHARES:
             _set(model, old, new, share)
-            after = measured()
+            after = measured(count)
             error = (after - before).std().item() / len(before) ** 0.5
             if after.mean() < min(best[1].mean(), before.mean() - error):
                 best = share, after, error
@@ -128,6 +132,11 @@ def finetune(
             save_model(compress(learner.weights()), config, tokenizer, _meta(folder, texts, result), draft)
             seal(draft)
     return result
+
+
+def affordable(seconds: float, minutes: float, most: int) -> int:
+    """How many batches to measure, before and for each share, if one takes so many seconds."""
+    return max(min(_FEWEST, most), min(most, int(_MEASURING * 60 * minutes / (seconds * (1 + len(_SHARES))))))
 
 
 def pieces(texts: Sequence[str]) -> list[list[str]]:
@@ -166,7 +175,7 @@ def plans_for(model: Denoiser) -> tuple[Plan, ...]:
     method, passages = Outline() if writes else FixedLength(), EitherCut(0.85, ManySentences(0.55), Windows(0.8))
     telling = Telling(located=1.0, gap_lengths=0.3 if writes else 1.0)
     fill = Plan(method, Natural(), passages, telling, unit=Tokenizer.units, full_noise=0.05, least_noise=0.3)
-    plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=0.1)
+    plain = replace(fill, method=Outline(1.0, plain=True), mask=Nothing(), weight=1.0)
     planning = replace(fill, method=Planning(), mask=Natural(dense=0.15), telling=Telling(located=1.0), weight=0.1)
     return fill, *[plain] * writes, *[planning] * (model.config.planner == "text")
 
@@ -177,7 +186,7 @@ def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
     upper = tuple(f"trunk.blocks.{number}." for number in range(blocks - max(1, blocks // 3), blocks))
     small = sum(weight.numel() for weight in model.parameters()) < _SMALL
     return Training(
-        seconds=1.0, slots=512, rate=2e-4, betas=(0.9, 0.98), warmup=10, decay=0.7, average=0.0,
+        seconds=1.0, slots=512, rate=6e-4, betas=(0.9, 0.98), warmup=10, decay=0.7, average=0.0,
         bf16=_has_bf16(device), only=() if small else upper, device=str(device), seed=seed, dev_batches=24,
     )  # fmt: skip
 

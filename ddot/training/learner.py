@@ -81,10 +81,10 @@ class Learner:
         return norm
 
     @torch.no_grad()
-    def batch_losses(self, plans: Sequence[Plan], batches: Batches) -> Float[Tensor, "batches losses"]:
+    def batch_losses(self, plans: Sequence[Plan], batches: Batches, count: int) -> Float[Tensor, "batches losses"]:
         """Losses of each of the first batches, the same ones at every call."""
         losses = []
-        for step in range(self.settings.dev_batches):
+        for step in range(count):
             index, slots = batches[step]
             with self._autocast():
                 slots, factor = to_device(slots, self.device), self.settings.position_factor
@@ -93,7 +93,11 @@ class Learner:
 
     def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
         """Losses averaged over the same first batches at every call, and over all processes."""
-        return dict(zip(LOSSES, mean(self.batch_losses(plans, batches).mean(0)).tolist(), strict=True))
+        return dict(
+            zip(
+                LOSSES, mean(self.batch_losses(plans, batches, self.settings.dev_batches).mean(0)).tolist(), strict=True
+            )
+        )
 
     def weights(self) -> dict[str, Tensor]:
         """The model as it would be saved now, whole and on the CPU."""

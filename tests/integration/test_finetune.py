@@ -12,7 +12,7 @@ from ddot.core.rng import generator
 from ddot.network.folder import load_tensors
 from ddot.network.int8 import compress
 from ddot.training import finetune as module
-from ddot.training.finetune import finetune, held_out, pieces
+from ddot.training.finetune import affordable, finetune, held_out, pieces
 
 WHO = ["The baker", "My aunt", "A neighbour", "The captain", "Our teacher"]
 DOES = ["paints", "repairs", "sells", "carries", "remembers"]
@@ -58,6 +58,16 @@ def test_what_does_not_help_is_not_kept(rate, folder, text, tmp_path, monkeypatc
     before = compress(load_tensors(folder, "model"))
     saved = load_tensors(tmp_path / "mine", "model")
     assert all(weight.equal(before[name]) for name, weight in saved.items())
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.1, 0.7, 3.0, 100.0])
+@pytest.mark.parametrize("minutes", [0.1, 1.0, 5.0, 60.0])
+def test_measuring_takes_a_fifth_of_the_time_unless_that_is_too_little(seconds, minutes):
+    count, times = affordable(seconds, minutes, 24), 1 + len(module._SHARES)
+    assert 6 <= count <= 24
+    assert count == 6 or count * times * seconds <= 0.2 * 60 * minutes
+    assert count == 24 or (count + 1) * times * seconds > 0.2 * 60 * minutes
+    assert affordable(seconds, minutes, 4) == 4
 
 
 def test_pieces_are_trained_on_or_held_out_never_both(text):

@@ -268,7 +268,8 @@ def test_whoever_leaves_a_standing_batch_frees_its_rows():
     requests = [model(FOUR).request(text) for text in TEXTS[:2]]
     with torch.inference_mode():
         leaving, staying = (answers([request], engine) for request in requests)
-        next(leaving), next(staying)
+        for _ in range(3):
+            next(leaving), next(staying)
         leaving.close()
         (pool,) = engine.together.pools.values()
         rows = {id(each.window.view) for each in pool.rows if each is not None}
@@ -281,7 +282,8 @@ def test_a_standing_batch_that_fails_is_replaced():
     requests = [model(FOUR).request(text) for text in TEXTS[:3]]
     with torch.inference_mode():
         first, second = (answers([request], engine) for request in requests[:2])
-        next(first), next(second)
+        for _ in range(3):
+            next(first), next(second)
         (pool,) = engine.together.pools.values()
         pool.standing = None
         with pytest.raises(AttributeError):
