@@ -140,7 +140,9 @@ def nats(
     model: ModelName = None,
     datasets: Annotated[str, typer.Option(help=_NAMES)] = "people,rocstories,1bw-block",
     split: Annotated[str, typer.Option(help="dev or test.")] = "dev",
-    limit: Annotated[int | None, typer.Option(min=1, help="Texts per set. Default: all of people, 50 of rocstories, 90 of others.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Texts per set. Default: all of people, 50 of rocstories, 90 of others.")
+    ] = None,
     language_model: Annotated[
         Path | None, typer.Option(help="A causal model made by ddot convert: sees the text before the blank only.")
     ] = None,

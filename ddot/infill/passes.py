@@ -123,7 +123,7 @@ class Rows:
     def __init__(self, engine: Engine, rows: Sequence[Candidate | None]):
         self.engine, self.rows = engine, list(rows)
         cost = engine.fresh.cost
-        self.tired = torch.zeros(len(rows), len(cost), device=cost.device)  # the penalty on tokens of words already in the text
+        self.tired = torch.zeros(len(rows), len(cost), device=cost.device)  # penalties on words in the text
         for row in range(len(rows)):
             self._tire(row)
 
