@@ -8,7 +8,6 @@ of many families, of many requests, read together; a family that is written leav
 
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -237,7 +236,7 @@ class Pool(Rows):
         self.standing = Standing(engine.model, len(self.rows), columns)
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
         self.counts = [0] * len(self.rows)
-        self.waiting: deque[list[Candidate]] = deque()
+        self.waiting: list[list[Candidate]] = []
         self.lock, self.waited, self.passes, self.a_pass = threading.Lock(), 0, 0, 0.0
         self.failed: BaseException | None = None
 
@@ -251,7 +250,7 @@ class Pool(Rows):
         unwanted = set(map(id, candidates))
         with self.lock:
             self.rows = [None if id(each) in unwanted else each for each in self.rows]
-            self.waiting = deque(family for family in self.waiting if id(family[0]) not in unwanted)
+            self.waiting = [family for family in self.waiting if id(family[0]) not in unwanted]
 
     def advance(self) -> None:
         """One pass: what has come is read up to its first gap, and every row chooses a token and reads a slot."""
@@ -281,7 +280,7 @@ class Pool(Rows):
         if not fitting or (busy and len(fitting) < shape.rows // 4 and self.waited <= _PATIENCE):
             return
         taken, self.waited = set(map(id, fitting)), 0
-        self.waiting = deque(family for family in self.waiting if id(family) not in taken)
+        self.waiting = [family for family in self.waiting if id(family) not in taken]
         line = Line(self.engine.model, shape.rows, masked=True)
         slots = [[*family[0].outline, *family[0].next_slots] for family in fitting]
         hidden = line.read(shape.padded(slots, slots[-1]), [0] * shape.rows, width)[:, -1]
