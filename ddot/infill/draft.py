@@ -16,6 +16,13 @@ from ddot.infill.view import TOKENS_A_WORD, View
 _LONGEST = 48  # tokens of a blank that asks for no number of words
 _FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothing to say
 _LIKELY = np.log(0.2)  # an end that needs no better place
+_AS_GOOD = 1.0  # nats below the likeliest end of a text that is cut: the last such place is taken
+# Words after which an English text goes on.
+_GO_ON = (
+    "a an and as at be because been but by for from had has have if in into is my no nor of on or our so than that the "
+    "their these this to was we were when which while who whose will with would your"
+)
+_DANGLING = frozenset(_GO_ON.split())
 # Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing.
 GO_ON, BEGIN, GLUED, NOTHING = range(16, 20)
 RULES = 20  # added to the number of a rule, it also allows [sep]
@@ -150,9 +157,17 @@ class Draft:
     @property
     def most(self) -> int:
         """The most tokens of the gap being written."""
-        gap = self.gaps[self.now]
-        least = max(gap.blank.least, len(self.begin) if self.now == 0 else 0)  # a token has at least a letter
-        return max(least, min(gap.most, _FEWEST)) if self.hurried else max(least, gap.most)
+        gap, begun = self.gaps[self.now], self._begun()
+        least = max(gap.blank.least, len(self.begin) if begun is None else begun)  # a token has at least a letter
+        return max(least, min(gap.most, begun + _FEWEST) if self.hurried and begun is not None else gap.most)
+
+    def _begun(self) -> int | None:
+        """The number of tokens that spell the letters the gap begins with; None if they are not all there."""
+        letters, tokens = self.begin if self.now == 0 else "", self.written[self.now].tokens
+        return next((n for n in range(len(tokens) + 1) if len(self._spelt(tokens[:n])) >= len(letters)), None)
+
+    def _spelt(self, tokens: Sequence[int]) -> str:
+        return "".join(self.alphabet.pieces[token] for token in tokens)
 
     def rule(self) -> int:
         """The number of the rule for the next token, among `rules`."""
@@ -186,7 +201,7 @@ class Draft:
 
     def _may_end(self, tokens: Sequence[int]) -> bool:
         """Whether the gap may end after these tokens: one that is a paragraph, only where a sentence does."""
-        last = "".join(self.alphabet.pieces[token] for token in tokens[-3:])
+        last = self._spelt(tokens[-3:])
         return not self.gaps[self.now].alone or last.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":"))
 
     def only(self) -> list[int]:
@@ -219,25 +234,34 @@ class Draft:
         self._advance()
 
     def _cut(self, here: Written) -> None:
-        """Cut an over-long gap at its likeliest end, after a whole word and no fewer words than are asked for."""
-        tokens, blank = here.tokens, self.gaps[self.now].blank
-        begun = len(self.begin) if self.now == 0 else 0
+        """Cut an over-long gap at the last of its likeliest ends: after a whole word, and as many as are asked for."""
+        tokens, blank, begun = here.tokens, self.gaps[self.now].blank, self._begun() or 0
         ways = [
             length
-            for length in range(1, len(tokens) + 1)
+            for length in range(begun + 1, len(tokens) + 1)
             if self._words(tokens[:length]) >= blank.least
             and self._says(tokens[:length])
-            and not self.alphabet.space[tokens[length - 1]]
-            and (length == len(tokens) or not self.alphabet.word[tokens[length]])
-            and len(self.alphabet.spell(np.array(tokens[:length]))) >= begun
+            and self._reads_whole(tokens, length)
         ]
-        ways = [length for length in ways if self._may_end(tokens[:length])] or ways
-        best = max(ways, key=lambda length: here.ends[length], default=len(tokens))
+        ways = [length for length in ways if self._may_end(tokens[:length])] or ways or [len(tokens)]
+        likeliest = max(here.ends[length] for length in ways)
+        best = max(length for length in ways if here.ends[length] >= likeliest - _AS_GOOD)
         taken = len(tokens) - best
         here.end_at(best)
         if taken:
             del self.text[-taken:], self.lengths[-taken:]
             self.read = min(self.read, len(self.text))
+
+    def _reads_whole(self, tokens: Sequence[int], length: int) -> bool:
+        """Whether the tokens up to a length end with a whole word, or with a mark that closes something."""
+        text, following = self._spelt(tokens[:length]), self._spelt(tokens[length : length + 1])
+        word = text.rpartition(" ")[2].lstrip("\"'“‘([")  # none: a mark that opens
+        if self.alphabet.space[tokens[length - 1]] or not word or word.lower() in _DANGLING:
+            return False
+        if not following:
+            return not text[-1].isdigit()  # a number may go on
+        ended = text[-1] in ".!?" and following[0].isupper()  # the next sentence, glued
+        return ended or not (self.alphabet.word[tokens[length]] or following[0] in "-'’")
 
     def unread(self) -> Iterator[tuple[int, int]]:
         """(token, told gap length) of what is written and not read yet."""

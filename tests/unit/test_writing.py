@@ -304,11 +304,11 @@ def test_one_answer_alone_is_among_several_and_best_first():
 
 
 def test_a_paragraph_ends_as_a_sentence_does_wherever_one_ends():
-    text, marks = "The lamp\n\n___\n\nNobody answered", set(".!?:…")
+    text, mark = "The lamp\n\n___\n\nNobody answered", re.compile(r"[.!?:…](?= |$)")
     models = [Model(network(seed), TOKENIZER, "toy") for seed in range(6)]
     fills = [each.fills[0] for toy in models for each in toy.infill(text, n=4)]
-    assert all(fill[-1] in marks for fill in fills if marks & set(fill))
-    assert any(fill[-1] in marks for fill in fills)
+    assert all(fill[-1] in ".!?:…" for fill in fills if mark.search(fill))
+    assert any(map(mark.search, fills))
 
 
 def test_free_words_stay_in_order_and_something_is_added():
@@ -356,6 +356,32 @@ def test_a_fill_begins_with_the_letters_given():
         with torch.inference_mode():
             (found,) = result_of(answers([request], model().engine))
         assert found.best[0].infill.fills[0].startswith(letters)
+
+
+@pytest.mark.parametrize("letters", ["la", "stoo", "Nobo"])
+def test_letters_are_finished_and_something_follows_however_little_time_there_is(letters):
+    request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=1e-9), begin=letters)
+    with torch.inference_mode():
+        (found,) = result_of(answers([request], model().engine))
+    (fill,) = found.best[0].infill.fills
+    assert fill.startswith(letters)
+    assert len(fill) > len(letters)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        (" lamp in the hall", [" lamp", " lamp in the hall"]),
+        (" open.The lamp", [" open", " open.", " open.The", " open.The lamp"]),
+        (' lit (a "dog', [" lit", ' lit (a "dog']),
+        (" stood 7", [" stood"]),
+    ],
+)
+def test_a_text_is_cut_after_whole_words_that_may_end_it(text, ends):
+    draft = Candidate(window("The ___ open."), model().engine).draft
+    tokens = TOKENIZER.encode(text).tolist()
+    found = [TOKENIZER.decode(tokens[:n]) for n in range(1, len(tokens) + 1) if draft._reads_whole(tokens, n)]
+    assert found == ends
 
 
 def test_words_to_be_avoided_do_not_come():
