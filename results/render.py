@@ -3,11 +3,13 @@
 import json
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written
+from ddot.evaluation.speed.infill import METHODS
 from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
-from ddot.figures.charts import draw_charts, quality, success_by_given
+from ddot.figures.charts import costs, draw_charts, quality, success_by_given
 from ddot.infill.template import parse
 
 RESULTS = Path(__file__).parent
@@ -86,7 +88,20 @@ def answers() -> str:
     )
 
 
-FILES = ("rows", "differences", "nats", "bench-coupling", "bench-infill", "bench-train", "bench-methods")
+def by_steps_on_a_gpu() -> list[dict[str, Any]]:
+    """LC, PoP and DDOT-U as `ddot bench methods` writes them, from the seconds that `ddot evaluate` took."""
+    timed = [row for row in own if row["method"] in METHODS and row["dataset"] == "1bw-block" and row.get("seconds")]
+    lc = {row["steps"]: row["seconds"] for row in timed if row["method"] == "lc"}
+    return [
+        {
+            "sampler": row["method"], "device": row["device"], "texts_at_once": row["batch"], "steps": row["steps"],
+            "ms_a_text": 1000 * row["seconds"], "times_lc": lc[row["steps"]] / row["seconds"],
+        }
+        for row in sorted(timed, key=lambda row: (list(METHODS).index(row["method"]), row["steps"]))
+    ]  # fmt: skip
+
+
+FILES = ("rows", "differences", "nats", "bench-coupling", "bench-infill", "bench-train", "bench-cost", "bench-methods")
 every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
 rows = [row for row in every if "bleu4" in row or "rouge1" in row]
 embedded = [row for row in every if row.get("model") == "embedded"]
@@ -96,6 +111,7 @@ plain = [row for row in alike if not CONTENDERS[row["method"]].variant]
 # What writes the whole text, each with its own model.
 own = [row for row in plain if isinstance(CONTENDERS[row["method"]].filling, Written)]
 own = [row for row in own if row["recipe"] == CONTENDERS[row["method"]].recipe and row["task"] == "free"]
+every += by_steps_on_a_gpu()
 # The README's table: these, and the embedded model.
 SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")
 chosen = [row for row in alike if row["method"] in SHORT and row["model"] != "runs/smollm2_ddot"]
@@ -111,3 +127,4 @@ for metric, against in product(("bleu4", "success"), ("steps", "seconds")):
     charts += quality([row for row in alike if row["method"] in swept], against, metric, "1bw-block", "free")
 draw_charts(charts, ROOT / "docs" / "quality.png")
 draw_charts(success_by_given(row for row in own if row.get("kept"))[0], ROOT / "docs" / "success.png")
+draw_charts(costs(read_rows(RESULTS / "bench-cost.jsonl")), ROOT / "docs" / "cost.png")

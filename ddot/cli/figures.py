@@ -1,4 +1,4 @@
-"""Commands that draw: watch, plot trajectories, coupling, quality, success."""
+"""Commands that draw: watch, plot trajectories, coupling, quality, success, cost."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -146,4 +146,20 @@ def plot_success(
     draw_charts(charts, output)
     if left:
         say(f"{len(left)} rows are left out: they do not say what was kept; {ADDS_KEPT}")
+    print(output)
+
+
+@plot.command("cost")
+def plot_cost(
+    rows: Annotated[list[Path], typer.Argument(help="Rows written by ddot bench cost --json.")],
+    output: Picture = Path("cost.png"),
+) -> None:
+    """Milliseconds per text against the words around a blank, and against the number of blanks.
+
+    Example: ddot plot cost results/bench-cost.jsonl -o cost.png
+    """
+    from ddot.evaluation.tables import read_rows
+    from ddot.figures.charts import costs, draw_charts
+
+    draw_charts(costs(read_rows(*rows)), output)
     print(output)

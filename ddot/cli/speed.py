@@ -1,4 +1,4 @@
-"""Commands that measure speed: bench coupling, infill, methods, serve, train."""
+"""Commands that measure speed: bench cost, coupling, infill, methods, serve, train."""
 
 from typing import Annotated
 
@@ -43,6 +43,28 @@ def bench_infill(
 
     torch.set_num_threads(1)
     show(measure(model, steps, rounds, device), as_json)
+
+
+@bench.command("cost")
+def bench_cost(
+    words: Annotated[str, typer.Option(help="Words around one blank, separated by commas.")] = "8,16,32,64,128,512",
+    blanks: Annotated[str, typer.Option(help="Blanks among 64 words, separated by commas.")] = "1,2,4,8",
+    model: ModelName = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds to measure.")] = 3,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Milliseconds per text as shipped, by the clock and of CPU time, against the words around a blank and against
+    the number of blanks; one run, one core.
+
+    Example: ddot bench cost --words 16,128 --blanks 1,4 --json > cost.jsonl
+    """
+    import torch
+
+    from ddot.evaluation.speed.cost import measure
+
+    torch.set_num_threads(1)
+    show(measure(numbers(words, "--words"), numbers(blanks, "--blanks"), model, rounds, device), as_json)
 
 
 @bench.command("methods")

@@ -1,4 +1,5 @@
-"""Measured rows as curves, and their drawing: quality against steps or seconds, success against how much is given.
+"""Measured rows as curves, and their drawing: quality against steps or seconds, success against how much is given,
+cost against words and blanks.
 
 A panel for each chart, one legend; PNG or SVG by the file name. Needs the extra `plots`.
 """
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ddot.evaluation.contenders import contender, order
-from ddot.evaluation.rows import HEADS, UNFILLED, Row, measured
+from ddot.evaluation.rows import HEADS, UNFILLED, Row, is_number, measured, place_of
 from ddot.evaluation.tables.lines import SETS, TASKS, Line, Naming, gather
 from ddot.figures.canvas import canvas, form_of, image
 from ddot.files import write_whole
@@ -27,11 +28,12 @@ AXES = {metric: _AXES.get(metric, head) for metric, head in HEADS.items()}
 ADDS_KEPT = "ddot rescore rows.jsonl --bench DIR --metrics success adds it"
 Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # at most, of the number of given words
+_CLOCKS = {"ms": "wall-clock time", "cpu_ms": "CPU time"}
 
 
 @dataclass(frozen=True)
 class Point:
-    """`low` to `high`: a standard deviation over seeds, or a 95% interval. `note` is written beside the point."""
+    """`low` to `high`: a standard deviation over seeds, a 95% interval, a range. `note` stands beside the point."""
 
     x: float
     y: float
@@ -59,7 +61,8 @@ class Chart:
     y: str
     curves: tuple[Curve, ...]
     logarithmic: bool = False
-    names: Mapping[float, str] | None = None  # of x values that stand for ranges
+    names: Mapping[float, str] | None = None  # of x values: each is marked, some stand for ranges
+    from_zero: bool = False
 
 
 def quality(
@@ -186,6 +189,30 @@ def _interval(kept: int, count: int) -> tuple[float, float]:
     return 100 * (middle - half) / (1 + more), 100 * (middle + half) / (1 + more)
 
 
+def costs(rows: Iterable[Mapping[str, Any]]) -> list[Chart]:
+    """A chart against the words around a blank and one against blanks, as far as `ddot bench cost` measured them."""
+    found: dict[str, list[Mapping[str, Any]]] = {"words": [], "blanks": []}
+    fields = ("words", "blanks", *(f"{clock}{end}" for clock in _CLOCKS for end in ("", "_least", "_most")))
+    for row in rows:
+        if row.get("against") not in found or not all(is_number(row.get(name)) and row[name] > 0 for name in fields):
+            raise ValueError(f"{place_of(row)} is no row of `ddot bench cost --json`; give a file that it wrote")
+        found[row["against"]].append(row)
+    charts = []
+    for name, some in ((name, sorted(some, key=lambda row: row[name])) for name, some in found.items() if some):
+        axis = "words around one blank" if name == "words" else f"blanks among {some[0]['words']} words"
+        curves = []
+        for clock, label in _CLOCKS.items():
+            drawn = [[float(row[field]) for field in (name, clock, f"{clock}_least", f"{clock}_most")] for row in some]
+            curves.append(Curve(label, "infill", tuple(Point(x, y, low, high) for x, y, low, high in drawn)))
+        marks = {float(row[name]): str(row[name]) for row in some}
+        charts.append(
+            Chart(f"Cost by {name}", axis, "ms a text", tuple(curves), name == "words", marks, from_zero=True)
+        )
+    if not charts:
+        raise ValueError("there are no rows in these files; make some with `ddot bench cost --json`")
+    return charts
+
+
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels per row
 # Of curves with the same colour in one figure: variants, other models.
 _DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 4)), (0, (9, 3)), (0, (6, 1, 1, 1)))
@@ -239,6 +266,8 @@ def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> Non
     elif chart.x == "steps":
         steps = sorted({point.x for curve in chart.curves if not curve.level for point in curve.points})
         axes.set_xticks(steps, [f"{count:g}" for count in steps])
+    if chart.from_zero:
+        axes.set_ylim(bottom=0)
     axes.set_title(chart.title, loc="left", fontsize=10)
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)

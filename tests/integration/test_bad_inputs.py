@@ -142,6 +142,8 @@ OTHERS = [
     ("plot", "quality", "good.jsonl", "-o", "p.png"),
     ("plot", "success", "missing.jsonl"),
     ("plot", "success", "diary.txt"),
+    ("plot", "cost", "missing.jsonl"),
+    ("plot", "cost", "good.jsonl", "-o", "p.png"),
     ("train",),
     ("train", "toy"),
     ("train", "nothing", "--output", "run"),
@@ -205,6 +207,8 @@ OTHERS = [
     ("bench", "nothing"),
     ("bench", "infill", "--model", "nowhere"),
     ("bench", "infill", "--device", "tpu", "--model", "{model}"),
+    ("bench", "cost", "--words", "8,1", "--model", "{model}"),
+    ("bench", "cost", "--blanks", "few", "--model", "{model}"),
 ]  # fmt: skip
 # A file of rows edited by hand: one field of one row.
 ROW = {
@@ -265,6 +269,8 @@ ROWS = [
     ("compare", "rows/good.jsonl", "--bench", "bench", "--methods", "infill,nothing"),
     ("compare", "rows/good.jsonl", "--bench", "bench", "--methods", "infill,lc", "--samples", "0"),
     ("plot", "quality", "empty.jsonl", "-o", "p.png"),
+    ("plot", "cost", "empty.jsonl", "-o", "p.png"),
+    ("plot", "cost", "rows/good.jsonl", "-o", "p.png"),
     ("plot", "quality", "rows/good.jsonl", "-o", "p.png", "--methods", "nothing"),
 ]
 # A set of items edited by hand.

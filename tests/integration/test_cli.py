@@ -234,8 +234,10 @@ def test_info_and_help(folder):
         "convert",
         "prepare",
         "plot trajectories",
+        "plot cost",
         "bench infill",
         "bench methods",
+        "bench cost",
     ):
         helped = ddot(*command.split(), "--help")
         assert helped.returncode == 0

@@ -16,6 +16,7 @@ BENCHES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
     "network": ("speed-train", "Speed of training", "", ()),
     "way": ("speed-infill", "Speed of infilling, one core", "", ()),
+    "against": ("speed-cost", "Cost of a text, one core", "", ()),
     "sampler": ("speed-methods", "Speed by sampling steps: ms a text / times LC", "steps", ("ms_a_text", "times_lc")),
 }
 
@@ -41,7 +42,7 @@ def speed_tables(rows: Sequence[Line], room: int | None = None) -> list[Table]:
 
 def _speed_table(first: str, rows: Sequence[Line], room: int | None) -> Table:
     name, title, across, values = BENCHES[first]
-    aside = {across, *values, "bar", "met"} if across else set()
+    aside = {across, *values} if across else set()
     keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in aside]
     places = list(dict.fromkeys(row[across] for row in rows)) if across else []
     lines: dict[tuple[str, ...], dict[Any, str]] = {}
