@@ -1,4 +1,4 @@
-"""The version of the running code: its commit, and a checksum of its source."""
+"""The running code: its commit, a checksum of its source, how to install more of it."""
 
 import shutil
 import subprocess
@@ -21,6 +21,12 @@ def source() -> str:
     for file in sorted(root.rglob("*.py")):
         digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
+
+
+def install_command(name: str) -> str:
+    """The command that installs an extra, in a checkout or beside an installed package."""
+    checkout = (Path(__file__).parents[1] / "pyproject.toml").is_file()
+    return f"pip install -e '.[{name}]'" if checkout else f"pip install 'ddot-infill[{name}]'"
 
 
 def _git(root: Path, *arguments: str) -> str:

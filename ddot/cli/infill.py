@@ -276,7 +276,7 @@ def score(
     precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """How likely fills of your own are, in nats per token: 0 is certain; as comparable as the scores of infill.
+    """How likely fills of your own are, scored as infill scores its own: 0 is certain, below it less likely.
 
     Example: ddot score "I like ___ tea." --fills "green"
     """

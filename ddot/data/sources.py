@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ddot.files import UNPACKING, opened
+from ddot.version import install_command
 
 # Short names of datasets on the hub: (dataset, configuration, column). Streamed; needs the extra `data`.
 HUB = {
@@ -82,7 +83,8 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
         import datasets
         import huggingface_hub
     except ImportError:
-        raise ValueError(f"{source} needs the extra `data`: pip install 'ddot-infill[data]'") from None
+        raise ValueError(f"{source} needs the extra `data`: {install_command('data')}") from None
+    datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)  # what it logs is raised as well
     where = "" if options else f" at {huggingface_hub.constants.ENDPOINT}"
     try:
         if where:  # checked first, because `datasets` tries for half a minute before it gives up

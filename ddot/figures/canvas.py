@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ddot.version import install_command
+
 
 def form_of(path: Path | str) -> str:
     """The format of a figure, png or svg; checked before any work."""
@@ -26,7 +28,7 @@ def canvas(width: float, height: float) -> Iterator[Any]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("plots need the extra `plots`: pip install 'ddot-infill[plots]'") from None
+        raise ValueError(f"plots need the extra `plots`: {install_command('plots')}") from None
     settings: Any = {
         "font.family": "sans-serif",
         "font.size": 9.0,

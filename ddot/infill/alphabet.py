@@ -55,7 +55,7 @@ class Alphabet:
             elif bare and bare.isprintable() and " " not in bare and "�" not in bare and not _is_marker(bare):
                 self.begins[row] = bare != piece
                 self.goes_on[row] = bare == piece
-                self.loose[row] = bare != piece and (bare[0] in MARKS or bare.lower() in _ENDINGS)
+                self.loose[row] = bare != piece and (bare[0] in MARKS or bare.lower() in _ENDINGS or bare in "'’")
                 self.mark[row] = bare != piece and not any(c.isalnum() or category(c) == "Sc" for c in bare)
                 self.closes[row] = bare == piece and bare[0] in CLOSERS
                 self.word[row] = bare == piece and bare[0].isalnum()

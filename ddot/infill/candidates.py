@@ -70,7 +70,10 @@ def _written(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
     """The same where blanks are written: a token, then the end of the blank or another token of the word."""
     model, one = engine.model, passes.Candidate(window, engine)
     slots, line = [*one.outline, *one.next_slots], Line(model, 1, masked=False)
-    first = _shares(model.logits(line.read([slots], [0], len(slots))[:, -1]), engine.rules[one.draft.rule()])[0]
+    allowed = engine.rules[one.draft.rule()].clone()
+    given, after = window.view.prompt.example.tokens, window.view.after[0]
+    allowed[given[after : after + 2]] = False  # no word twice
+    first = _shares(model.logits(line.read([slots], [0], len(slots))[:, -1]), allowed)[0]
     yield Step()
     best = first.topk(min(k, int((first > 0).sum())))
     line.keep(torch.zeros(len(best.indices), dtype=torch.long, device=model.device))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ddot.infill.jsonl import answer_lines, output_of, read_object
 from ddot.infill.model import load
 from ddot.infill.settings import Options, Settings, short, whole_number
+from ddot.version import install_command
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,7 +31,7 @@ def on_ray(
         import ray
         from ray.data import ActorPoolStrategy, Dataset
     except ImportError:
-        raise ValueError("on_ray needs the extra `ray`: pip install 'ddot-infill[ray]'") from None
+        raise ValueError(f"on_ray needs the extra `ray`: {install_command('ray')}") from None
     if not isinstance(dataset, Dataset):
         raise ValueError(f"dataset is {short(dataset)}; wanted a ray.data.Dataset, as ray.data.read_json gives")
     whole_number("batch_size", batch_size, 1)

@@ -8,6 +8,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.files import seal, whole_folder, writing
 from ddot.network.folder import load_config, load_weights, model_folder, read_json, save_model, without_values
 from ddot.network.int8 import compress, decompress
+from ddot.version import install_command
 
 EMBEDDED = Path(__file__).parents[1] / "model"
 _SHOWN = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`
@@ -84,7 +85,7 @@ def find(name: str | Path | None) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
         raise FileNotFoundError(
-            f"there is no folder {name}; to fetch it from the hub, pip install 'ddot-infill[hub]'"
+            f"there is no folder {name}; to fetch it from the hub, {install_command('hub')}"
         ) from None
     try:
         return Path(snapshot_download(str(name), allow_patterns=["*.safetensors", "*.json"]))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddot.version import install_command
+
 if TYPE_CHECKING:
     from ddot.infill.model import Model
 
@@ -45,5 +47,5 @@ def serve(load: "Callable[[], Model]", settings: ServerSettings) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"):
             raise
-        raise ValueError("serving needs the extra `serve`: pip install 'ddot-infill[serve]'") from None
+        raise ValueError(f"serving needs the extra `serve`: {install_command('serve')}") from None
     run(load, settings)

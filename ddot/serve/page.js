@@ -160,6 +160,7 @@ function fill() {
   const wrong = mistake();
   if (wrong) return fail(wrong);
   const text = filled = $("text").value; again = 0;
+  if (/_{3,}/.test(text)) $("free").checked = false;  // kept from another text: blanks are no words
   ask($("free").checked ? {free: text} : {text}, null);
 }
 function fillAgain() {

@@ -25,6 +25,7 @@ from ddot.network.folder import without_values
 from ddot.training.config import Run
 from ddot.training.distributed import mean, whole
 from ddot.training.previews import Sample
+from ddot.version import install_command
 
 
 class Meter:
@@ -188,7 +189,7 @@ def _board(output: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ValueError("training.tensorboard needs the extra `track`: pip install 'ddot-infill[track]'") from None
+        raise ValueError(f"training.tensorboard needs the extra `track`: {install_command('track')}") from None
     return SummaryWriter(str(output / "tensorboard"), purge_step=step + 1)
 
 

@@ -97,6 +97,7 @@ def test_candidates_are_words_with_chances(embedded):
     assert all(chance > 0 for chance in chances)
     assert sum(chances) <= 1
     assert "green" in words
+    assert not {"tea", "like"} & set(words)  # no word twice
     assert all(len(word.split()) == 1 for word in words)
 
 

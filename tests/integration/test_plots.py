@@ -160,7 +160,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, with_pads, monkeypatch):
     with pytest.raises(ValueError, match="do not fit into 5 slots; give at least 14"):
         training_paths(SENTENCE, tmp_path / "a.png", slots=5)
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
-    with pytest.raises(ValueError, match=r"pip install 'ddot-infill\[plots\]'"):
+    with pytest.raises(ValueError, match=r"pip install -e '.\[plots\]'"):
         trajectories(with_pads, tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
 

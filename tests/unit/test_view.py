@@ -151,6 +151,13 @@ def test_rules_let_stand_what_fits_there(which, request):
         assert alphabet.pieces[mark].startswith(" ")
 
 
+def test_ordinary_text_has_no_clitic_after_a_space(embedded):
+    alphabet = Alphabet(embedded)
+    apart = {" '", " ’", " 's", " n't", " 'll"} & set(alphabet.pieces)
+    assert apart
+    assert all(alphabet.loose[alphabet.pieces.index(piece)] for piece in apart)
+
+
 def test_spelling_is_decoding(embedded):
     alphabet = Alphabet(embedded)
     tokens = np.flatnonzero(alphabet.allowed[LATER].numpy())

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from ddot.evaluation.metrics.sums import Sums, extra, mean
 from ddot.evaluation.metrics.words import Words
+from ddot.version import install_command
 
 # English, task "rank": the program's default for `-l en`.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
@@ -47,7 +48,7 @@ def _jar() -> Path:
     """The program, with its data beside it."""
     spec = find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError("METEOR 1.5 needs the package pycocoevalcap; pip install 'ddot-infill[meteor]'")
+        raise ValueError(f"METEOR 1.5 needs the package pycocoevalcap; {install_command('meteor')}")
     folder = Path(spec.submodule_search_locations[0]) / "meteor"
     for file in (folder / "meteor-1.5.jar", folder / "data" / "paraphrase-en.gz"):
         if not file.is_file():

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from ddot.version import install_command
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -80,4 +82,4 @@ def extra(metric: str, name: str) -> Iterator[None]:
         yield
     except ImportError as error:
         package = (error.name or str(error)).partition(".")[0]
-        raise ValueError(f"{metric} needs the package {package}; pip install 'ddot-infill[{name}]'") from None
+        raise ValueError(f"{metric} needs the package {package}; {install_command(name)}") from None

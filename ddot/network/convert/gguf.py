@@ -10,6 +10,7 @@ from tokenizers import models, pre_tokenizers
 from ddot.data.tokenizer import Tokenizer, byte_level
 from ddot.network.convert.llama import from_llama, llama_config
 from ddot.network.convert.weights import Converted
+from ddot.version import install_command
 
 _GGUF_PARTS = {
     "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -23,7 +24,7 @@ def from_gguf(file: Path) -> Converted:
     try:
         import gguf
     except ImportError:
-        raise ValueError("reading GGUF needs the extra `gguf`: pip install 'ddot-infill[gguf]'") from None
+        raise ValueError(f"reading GGUF needs the extra `gguf`: {install_command('gguf')}") from None
     try:
         reader = gguf.GGUFReader(str(file))
         about = {name: field.contents() for name, field in reader.fields.items()}
