@@ -204,11 +204,16 @@ def _judge_some(waiting: Sequence[_Asked], engine: Engine) -> None:
             return
         size = shared.texts[0].size
         batch = [each for each in shared.texts if each.size == size][: engine.shape.rows]
-        if shared.enough(len(batch), batch[0].since):
-            shared.texts = [each for each in shared.texts if each not in batch]
+        if not shared.enough(len(batch), batch[0].since):
+            return
+        done: Sequence[_Asked] = waiting  # where it fails, the others try again by themselves
+        try:
             found = _plainly([each.family for each in batch], size, engine)
             for each in batch:
                 each.found = {text: found[text] for text in each.family}
+            done = batch
+        finally:
+            shared.texts = [each for each in shared.texts if each not in done]
 
 
 def _plainly(

@@ -17,6 +17,7 @@ from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Prompted
 from ddot.evaluation.nats import after_outline
+from ddot.infill import writing
 from ddot.infill.answers import answers
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
@@ -292,6 +293,36 @@ def test_a_standing_batch_that_fails_is_replaced():
             result_of(second)
         again = result_of(answers([requests[2]], engine))[0].best
         assert again == result_of(answers([requests[2]], model(FOUR).engine))[0].best
+
+
+def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
+    engine = Engine(NETWORK, TOKENIZER, FOUR)
+    requests = [model(FOUR).request(text) for text in ("The lamp ___ open.", "The dog ___ open.")]
+    plainly, failures = writing._plainly, [ValueError("no memory")]
+
+    def failing(*given):
+        if failures:
+            raise failures.pop()
+        return plainly(*given)
+
+    monkeypatch.setattr(writing, "_plainly", failing)
+    with torch.inference_mode():
+        first, second = (answers([request], engine) for request in requests)
+        found, errors = {}, 0
+        under_way = {0: first, 1: second}
+        while under_way:
+            for number, steps in list(under_way.items()):
+                try:
+                    next(steps)
+                    continue
+                except StopIteration as end:
+                    found[number] = end.value[0].best
+                except ValueError:
+                    errors += 1
+                del under_way[number]
+        assert (errors, len(found)) == (1, 1)
+        (number,) = found
+        assert found[number] == result_of(answers([requests[number]], model(FOUR).engine))[0].best
 
 
 def test_one_answer_alone_is_among_several_and_best_first():
