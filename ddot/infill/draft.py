@@ -54,6 +54,11 @@ class Gap:
     most: int
     alone: bool
 
+    @property
+    def counted(self) -> bool:
+        """Whether words must be counted: those of one of the blanks, so that it gets no more than it may."""
+        return any(blank.counted for blank in self.blanks)
+
     def split(self, tokens: Sequence[int], begins: Bool[np.ndarray, "V"]) -> list[list[int]]:
         """The tokens of each blank: words in turn, as evenly as bounds allow."""
         starts = [place for place, token in enumerate(tokens) if place == 0 or begins[token]]
@@ -82,7 +87,7 @@ def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
         most = max(_LONGEST, 2 * blank.least + 8) if blank.most is None else 2 * blank.most + 4
         most = max(blank.least, most if tokens is None else min(most, tokens))
         if blank.most != 0:
-            alone = any(view.alone[number] for number in mine) and not blank.counted
+            alone = any(view.alone[number] for number in mine) and not any(each.counted for each in some)
             found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, alone))
     return found
 
@@ -176,11 +181,11 @@ class Draft:
     def _rule(self) -> int:
         gap, tokens, alphabet = self.gaps[self.now], self.written[self.now].tokens, self.alphabet
         blank = gap.blank
-        kind = (_LOOSE if self.loose else _COUNTED) * blank.counted
+        kind = (_LOOSE if self.loose else _COUNTED) * gap.counted
         if not tokens:
             if not blank.least:
                 return gap.first + kind + RULES
-            first = FIRST_APART if blank.counted and gap.first == FIRST_AFTER_WORD else gap.first
+            first = FIRST_APART if gap.counted and gap.first == FIRST_AFTER_WORD else gap.first
             return first + (kind or _WORDS)
         if alphabet.space[tokens[-1]]:
             return GLUED

@@ -389,6 +389,15 @@ def test_a_fill_begins_with_the_letters_given():
         assert found.best[0].infill.fills[0].startswith(letters)
 
 
+def test_words_are_counted_where_one_of_several_blanks_side_by_side_is_bounded():
+    def may_be_spaces(text):
+        one = Candidate(window(text), model().engine)
+        return bool(one.engine.rules.numpy()[one.draft.rule(), : len(ALPHABET.space)][ALPHABET.space].any())
+
+    assert not may_be_spaces("The ___{0,} ___{,2} open.")  # a word after a bare space would not be counted
+    assert may_be_spaces("The ___{0,} ___{0,} open.")
+
+
 @pytest.mark.parametrize("letters", ["la", "stoo", "Nobo"])
 def test_letters_are_finished_and_something_follows_however_little_time_there_is(letters):
     request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=1e-9), begin=letters)
