@@ -185,7 +185,9 @@ class Draft:
         if not tokens:
             if not blank.least:
                 return gap.first + kind + RULES
-            first = FIRST_APART if gap.counted and gap.first == FIRST_AFTER_WORD else gap.first
+            # Among several blanks a mark that is attached to the word before would pass for the word of the first.
+            apart = (gap.counted or len(gap.blanks) > 1) and gap.first == FIRST_AFTER_WORD
+            first = FIRST_APART if apart else gap.first
             return first + (kind or _WORDS)
         if alphabet.space[tokens[-1]]:
             return GLUED
