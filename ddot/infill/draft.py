@@ -213,7 +213,7 @@ class Draft:
 
     def only(self) -> list[int]:
         """The tokens that can continue the letters the first fill must begin with; none if any token is allowed."""
-        there = self.alphabet.spell(np.array(self.written[0].tokens, np.int64)) if self.begin else ""
+        there = self._spelt(self.written[0].tokens) if self.begin else ""
         if self.now or len(there) >= len(self.begin):
             return []
         return self.alphabet.spelling_on(self.begin[len(there) :])

@@ -242,8 +242,9 @@ class Pool(Rows):
 
     def add(self, family: Sequence[Candidate]) -> None:
         """Let a family wait for rows; one that is larger than the batch, in parts."""
-        for start in range(0, len(family), len(self.rows)):
-            self.waiting.append(list(family[start : start + len(self.rows)]))
+        with self.lock:
+            for start in range(0, len(family), len(self.rows)):
+                self.waiting.append(list(family[start : start + len(self.rows)]))
 
     def drop(self, candidates: Sequence[Candidate]) -> None:
         """Forget candidates that nobody wants any more."""

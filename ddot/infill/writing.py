@@ -161,7 +161,8 @@ def _ahead(
     texts = {i: _with_text_after(windows[i], fills[i], engine.model.vocabulary.sep) for i in judged}
     asked = [_Asked.of(family, engine) for family in _alike(dict.fromkeys(texts.values()), lambda text: text.view)]
     if engine.shape.rows > 1:
-        together(engine).texts += asked
+        with together(engine).lock:
+            together(engine).texts += asked
     while waiting := [each for each in asked if each.found is None]:
         _judge_some(waiting, engine)
         yield Step()
