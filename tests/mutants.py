@@ -856,6 +856,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("rows that keep the penalties of those before", "self.tired[row] = 0.0", "pass"),
             ("rows that are never freed", "self.rows = [going.get(row) for row in range(len(self.rows))]", "pass"),
             ("a pass for everyone who waits", "if seen == pool.passes:", "if True:"),
+            ("siblings that forget their outline", "self.outline = sibling.outline", "self.outline = []"),
+            ("families that come and are left out", "fitting[: self.engine.shape.reading.rows]", "fitting[:1]"),
             (
                 "a family whose rows nobody frees",
                 "for pool, family in pools:\n            pool.drop(family)",
@@ -876,6 +878,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("a standing row sees what is not written", "<= self.at[:, None])", "<= self.columns)"),
             ("prefixes that keep their padding", "(column + width - counts).clamp", "(column + 0 * counts).clamp"),
             ("hints that stay when a row is replaced", "mine[rows] = empty", "pass"),
+            ("query heads in another order", "(k.shape[2], -1)).transpose(1, 2)", "(-1, k.shape[2]))"),
         ],
     ),
     (

@@ -1,5 +1,7 @@
 """Classes of gap lengths: exact for short gaps, coarser for long ones. The length head predicts them."""
 
+from functools import cache
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,7 +13,13 @@ CLASSES = len(LOWEST)
 
 def length_class(gap_length: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     """The class of each length ≥ 0."""
-    return torch.bucketize(gap_length, torch.tensor(LOWEST[1:], device=gap_length.device), right=True)
+    return torch.bucketize(gap_length, _bounds(gap_length.device), right=True)
+
+
+@cache
+def _bounds(device: torch.device) -> Int[Tensor, "bounds"]:
+    with torch.inference_mode(False):
+        return torch.tensor(LOWEST[1:], device=device)
 
 
 def class_lengths(device: torch.device | str = "cpu") -> Float[Tensor, "classes"]:

@@ -59,6 +59,8 @@ Plans = dict[Hashable, Chances]  # of prompts already read
 class Shape:
     """The shape of batches: rows, what the width of fixed slots is a multiple of, slots that get logits at a time.
 
+    `reading` is the shape for texts to be read before they are written to, or judged.
+
     A CPU fills one row, as wide as it needs: fastest there, and nothing changes how its sums are rounded. A GPU is fast
     with full batches of few widths, and few shapes need to be compiled.
     """
@@ -66,6 +68,14 @@ class Shape:
     rows: int = 1
     multiple: int = 1
     portion: int | None = None
+
+    @property
+    def reading(self) -> "Shape":
+        return replace(self, rows=-(-self.rows // 4))
+
+    def enough(self, come: int, passes: int) -> bool:
+        """Whether so many texts are worth reading, or have waited for others through enough passes."""
+        return come >= self.reading.rows or passes >= _PATIENCE
 
     def width(self, slots: int) -> int:
         """The width of a batch for texts of this many slots."""
@@ -76,6 +86,7 @@ class Shape:
         return [*rows, *[extra] * (self.rows - len(rows))]
 
 
+_PATIENCE = 3  # passes
 _A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
 _FEWEST = 3  # steps of a text under a time limit: in fewer tokens there is often nothing to say
 ALONE = Shape()

@@ -8,9 +8,9 @@ of many families, of many requests, read together; a family that is written leav
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,26 +22,35 @@ from ddot.core.records import Example
 from ddot.core.rng import fold, uniform
 from ddot.infill.draft import NOTHING, RULES, Draft, Gap, gaps
 from ddot.infill.engine import Engine, Sample, Step, Steps, Window
-from ddot.infill.reading import Line, Slot, Standing
+from ddot.infill.reading import Arranged, Graph, Line, Slot, Standing, arranged
 from ddot.infill.scoring import Tokens
 from ddot.methods.outline import outline
+
+R = TypeVar("R")
 
 CANDIDATES = 6  # for the one answer of n = 1
 TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
 _NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
 _COLUMNS = 256  # rows of a standing batch have a multiple of so many
-_PATIENCE = 4  # passes for which families wait until a quarter of a batch has come
 
 
 class Candidate:
     """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number."""
 
     def __init__(
-        self, window: Window, engine: Engine, banned: tuple[tuple[int, ...], ...] = (), start: float | None = None
+        self,
+        window: Window,
+        engine: Engine,
+        banned: tuple[tuple[int, ...], ...] = (),
+        start: float | None = None,
+        sibling: "Candidate | None" = None,
     ):
+        """`sibling`: another candidate for the same window, if there is one."""
         self.window, self.engine, self.banned = window, engine, banned
         view = window.view
-        self.gaps = gaps(view, window.blanks, window.tokens)
+        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens)
+        if sibling:
+            self.outline = sibling.outline
         self.draft = Draft(
             view.prompt.example.tokens.tolist(),
             self.gaps,
@@ -267,34 +276,44 @@ class Pool(Rows):
 
     def _admit(self) -> None:
         """Give free rows to families that wait, several at a time: reading one takes as long as reading many."""
-        shape, free = self.engine.shape, [row for row, each in enumerate(self.rows) if each is None]
-        if not self.waiting:
-            return
-        width, left = _width(self.waiting[0], self.engine), len(free)
-        fitting: list[list[Candidate]] = []
-        for family in self.waiting:
-            if len(fitting) < shape.rows and len(family) <= left and _width(family, self.engine) == width:
-                fitting.append(family)
-                left -= len(family)
         self.waited += 1
-        busy = len(free) < len(self.rows)
-        if not fitting or (busy and len(fitting) < shape.rows // 4 and self.waited <= _PATIENCE):
-            return
-        taken, self.waited = set(map(id, fitting)), 0
-        self.waiting = [family for family in self.waiting if id(family) not in taken]
-        line = Line(self.engine.model, shape.rows, masked=True)
+        while self.waiting:
+            width = _width(self.waiting[0], self.engine)
+            free = [row for row, each in enumerate(self.rows) if each is None]
+            fitting, left = list[list[Candidate]](), len(free)
+            for family in self.waiting:
+                if len(family) <= left and _width(family, self.engine) == width:
+                    fitting.append(family)
+                    left -= len(family)
+            fitting = fitting[: self.engine.shape.reading.rows]
+            if not fitting or (len(free) < len(self.rows) and not self.engine.shape.enough(len(fitting), self.waited)):
+                return
+            self.waited = 0
+            taken = set(map(id, fitting))
+            self.waiting = [family for family in self.waiting if id(family) not in taken]
+            self._read(fitting, free, width)
+
+    def _read(self, fitting: Sequence[Sequence[Candidate]], free: Sequence[int], width: int) -> None:
+        shape = self.engine.shape
         slots = [[*family[0].outline, *family[0].next_slots] for family in fitting]
-        hidden = line.read(shape.padded(slots, slots[-1]), [0] * shape.rows, width)[:, -1]
         come = [(number, each) for number, family in enumerate(fitting) for each in family]
-        rows = free[: len(come)]
-        where, source = (torch.tensor(some, device=hidden.device) for some in (rows, [number for number, _ in come]))
-        self.standing.put(where, line, source)
-        self.hidden = self.hidden.to(hidden.dtype)
-        self.hidden[where] = hidden[source]
+        rows, shared, model = free[: len(come)], together(self.engine), self.engine.model
+        where, source = (torch.tensor(some, device=model.device) for some in (rows, [number for number, _ in come]))
+        new = arranged(shape.reading.padded(slots, slots[-1]), [0] * shape.reading.rows, width, model.vocabulary.pad)
+        with shared.lock:
+            hidden, line = shared.graph((width,), self._begun)(new, device=model.device)
+            self.standing.put(where, line, source)
+            self.hidden = self.hidden.to(hidden.dtype)
+            self.hidden[where] = hidden[source]
         for row, (_, each) in zip(rows, come, strict=True):
             self.rows[row], self.counts[row] = each, len(each.next_slots)
             self._tire(row)
             each.reading = time.perf_counter() - each.start
+
+    def _begun(self, new: Arranged) -> tuple[Float[Tensor, "B d"], Line]:
+        """The hidden vectors of the last slots of rows that begin, and the rows."""
+        line = Line(self.engine.model, new.shape[1], masked=True)
+        return line.take(new)[:, -1], line
 
     def _pass(self) -> None:
         if not self.under_way():
@@ -318,7 +337,7 @@ def _width(family: Sequence[Candidate], engine: Engine) -> int:
 
 
 class Together:
-    """What the requests to one engine share on a GPU: standing batches by their columns, and texts to be judged.
+    """What the requests to one engine share on a GPU: standing batches by their columns, texts to be judged, graphs.
 
     `busy`: whether candidates are under way, so that whoever can wait for others to come should.
     """
@@ -326,6 +345,8 @@ class Together:
     def __init__(self, engine: Engine):
         self.engine, self.pools = engine, dict[int, Pool]()
         self.texts: list[Any] = []
+        self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by their sizes; their results are used under the lock
+        self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
         self.lock = threading.Lock()
 
     @property
@@ -338,6 +359,10 @@ class Together:
             self.pools[columns] = Pool(self.engine, columns)
         return self.pools[columns]
 
+    def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
+        """A computation on tensors of these sizes, the same each time."""
+        return self.graphs.setdefault(size, Graph(compute, self.memory))
+
     @property
     def passes(self) -> int:
         """A clock."""
@@ -345,7 +370,7 @@ class Together:
 
     def enough(self, come: int, since: int) -> bool:
         """Whether so many are worth a pass, or have waited long enough for others, since a pass."""
-        return not self.busy or come >= self.engine.shape.rows // 4 or self.passes - since >= _PATIENCE
+        return not self.busy or self.engine.shape.enough(come, self.passes - since)
 
 
 def together(engine: Engine) -> Together:

@@ -1,8 +1,8 @@
 """Rows of slots that are read from left to right, each at its own pace, with a key-value cache."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from ddot.core.records import State
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Attention, Cache, attend
 
+R = TypeVar("R")
+
 
 class Slot(NamedTuple):
     """A token to read: what the network is told with it."""
@@ -21,6 +23,60 @@ class Slot(NamedTuple):
     token: int
     length: int = UNKNOWN_LENGTH
     hint: int = NOT_PROMPT
+
+
+# Of each slot of each row: token, hint, told gap length, place; 1 if it is real, 0 if it is padding.
+Arranged = Int[Tensor, "5 B width"]
+
+
+def arranged(rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int, pad: int) -> Arranged:
+    """The next slots of each row, which end at the right; `places`: that of the first."""
+    counts = np.array([len(slots) for slots in rows])[:, None]
+    place = np.arange(width) + counts - width  # in the new slots of its row; below 0: padding
+    seen = place >= 0
+    x, hint, length = (np.full(seen.shape, empty) for empty in (pad, NOT_PROMPT, UNKNOWN_LENGTH))
+    if flat := [slot for slots in rows for slot in slots]:
+        x[seen], length[seen], hint[seen] = zip(*flat, strict=True)
+    return torch.from_numpy(np.stack([x, hint, length, np.where(seen, place + np.array(places)[:, None], 0), seen]))
+
+
+class Graph(Generic[R]):
+    """A computation on tensors whose shapes never change. On a GPU its kernels are recorded and launched as one.
+
+    A pass has a thousand small kernels, which take longer to launch than to run. There the result is overwritten by the
+    next call, and by that of another graph with the same `pool` of memory.
+    """
+
+    def __init__(self, compute: Callable[..., R], pool: Any = None):
+        self.compute, self.pool = compute, pool
+        self.recorded: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, *given: Tensor, device: torch.device) -> R:
+        if device.type != "cuda":
+            return self.compute(*given)
+        if self.recorded is None:
+            self._record([each.to(device) for each in given])
+        else:
+            for mine, each in zip(self.given, given, strict=True):
+                mine.copy_(each)
+        assert self.recorded is not None
+        self.recorded.replay()
+        return self.result
+
+    def _record(self, given: list[Tensor]) -> None:
+        """Run it twice, as libraries prepare themselves in a first run, and record it."""
+        self.given, graph = given, torch.cuda.CUDAGraph()
+        # Autocast must not keep weights of this context for the graph, nor those of the graph for this context.
+        with torch.autocast("cuda", torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda"), False):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(2):
+                    self.compute(*given)
+            torch.cuda.current_stream().wait_stream(aside)
+            with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
+                self.result = self.compute(*given)
+        self.recorded = graph
 
 
 class Line:
@@ -35,24 +91,22 @@ class Line:
 
     def read(self, rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int) -> Float[Tensor, "B width d"]:
         """The hidden vectors of the next slots of each row, which end at the right; `places`: that of the first."""
-        counts = np.array([len(slots) for slots in rows])[:, None]
-        place = np.arange(width) + counts - width  # in the new slots of its row; below 0: padding
-        seen = place >= 0
-        x, hint = np.full(seen.shape, self.model.vocabulary.pad), np.full(seen.shape, NOT_PROMPT)
-        length = np.full(seen.shape, UNKNOWN_LENGTH)
-        if flat := [slot for slots in rows for slot in slots]:
-            x[seen], length[seen], hint[seen] = zip(*flat, strict=True)
-        units = np.where(seen, place + np.array(places)[:, None], 0).astype(np.float32)
-        device = self.x.device
+        return self.take(arranged(rows, places, width, self.model.vocabulary.pad).to(self.x.device))
+
+    def take(self, new: Arranged) -> Float[Tensor, "B width d"]:
+        """As `read`, of slots that are arranged."""
+        x, hint, length, place, seen = new
         self.x, self.hint, self.gap_length, self.units = (
-            torch.cat([old, torch.from_numpy(new).to(device)], 1)
-            for old, new in zip((self.x, self.hint, self.gap_length, self.units), (x, hint, length, units), strict=True)
+            torch.cat(both, 1)
+            for both in zip(
+                (self.x, self.hint, self.gap_length, self.units), (x, hint, length, place.float()), strict=True
+            )
         )
-        self.cache.grow(torch.from_numpy(seen).to(device))
+        self.cache.grow(seen.bool())
         so_far = self.x.shape[1]
         z = self.units / self.model.scale(so_far)
-        state = State(self.x, z, self.hint, self.gap_length, torch.zeros(len(rows), device=device))
-        return self.model.read(state, self.cache, slice(so_far - width, so_far))[0]
+        state = State(self.x, z, self.hint, self.gap_length, torch.zeros(len(x), device=x.device))
+        return self.model.read(state, self.cache, slice(so_far - x.shape[1], so_far))[0]
 
     def keep(self, rows: Int[Tensor, "_"]) -> None:
         """Go on with these rows, some perhaps several times."""
@@ -78,6 +132,7 @@ class Standing:
         self.slots = [torch.full((rows, columns), each, device=model.device) for each in self.empty]
         self.past: dict[int, tuple[Tensor, Tensor]] = {}
         self.rows = torch.arange(rows, device=model.device)
+        self.graph = Graph(self._read)
 
     def put(self, rows: Int[Tensor, "n"], line: Line, source: Int[Tensor, "n"]) -> None:
         """Let rows hold what some rows of a line have read."""
@@ -98,16 +153,19 @@ class Standing:
 
     def read(self, slots: Sequence[Slot], places: Sequence[int]) -> Float[Tensor, "B d"]:
         """The hidden vectors of one more slot of each row, at these places."""
-        self.at = torch.tensor(places, device=self.rows.device)
+        return self.graph(torch.tensor([*zip(*slots, strict=True), places]), device=self.rows.device)
+
+    def _read(self, given: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
+        x, gap_length, hint, self.at = given
         self.seen = (torch.arange(self.columns, device=self.rows.device) <= self.at[:, None])[:, None, None]
-        x, gap_length, hint = torch.tensor(slots, device=self.rows.device).T[..., None]
-        new = (x, hint, gap_length, self.at[:, None].float())
-        x, hint, gap_length, units = (torch.cat(both, 1) for both in zip(self.slots, new, strict=True))
+        new = (x, hint, gap_length, self.at.float())
+        state_of = (torch.cat([old, each[:, None]], 1) for old, each in zip(self.slots, new, strict=True))
+        x, hint, gap_length, units = state_of
         z = units / self.model.scale(self.columns + 1)
-        state = State(x, z, hint, gap_length, torch.zeros(len(slots), device=z.device))
+        state = State(x, z, hint, gap_length, torch.zeros(len(z), device=z.device))
         hidden = self.model.read(state, self, slice(self.columns, self.columns + 1))[0][:, 0]
         for mine, each in zip(self.slots, new, strict=True):
-            mine[self.rows, self.at] = each[:, 0]
+            mine[self.rows, self.at] = each
         return hidden
 
     def __call__(self, block: int) -> Attention:
@@ -118,4 +176,7 @@ class Standing:
     ) -> Float[Tensor, "B 1 HD"]:
         keys, values = self.past[block]
         keys[self.rows, self.at], values[self.rows, self.at] = k[:, 0], v[:, 0]
-        return attend(q, keys, values, attn_mask=self.seen)
+        # Query heads that share a key head are slots of one head: keys need not be repeated.
+        grouped = q[:, 0].unflatten(1, (k.shape[2], -1)).transpose(1, 2)
+        out = attend(grouped, keys, values, attn_mask=self.seen.expand(-1, -1, grouped.shape[1], -1))
+        return out.unflatten(2, k.shape[2:]).transpose(1, 2).flatten(1)[:, None]

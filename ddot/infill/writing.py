@@ -7,6 +7,7 @@ after it.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from ddot.core.chunks import in_chunks
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
 from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
-from ddot.infill.reading import Line, Slot
+from ddot.infill.reading import Line, Slot, arranged
 from ddot.infill.scoring import Tokens
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
@@ -39,7 +40,11 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
 
     Equal views do not: what else is in a batch must not change its shape, and with it the rounding.
     """
-    candidates = [Candidate(window, engine) for window in windows]
+    first: dict[int, Candidate] = {}
+    candidates = []
+    for window in windows:
+        candidates.append(Candidate(window, engine, sibling=first.get(id(window.view))))
+        first.setdefault(id(window.view), candidates[-1])
     reading = yield from _write(candidates, engine)
     for _ in range(TRIES):
         again = {
@@ -163,6 +168,7 @@ def _ahead(
     if engine.shape.rows > 1:
         with together(engine).lock:
             together(engine).texts += asked
+        yield Step()  # whoever was written in the same pass comes too
     while waiting := [each for each in asked if each.found is None]:
         _judge_some(waiting, engine)
         yield Step()
@@ -204,7 +210,7 @@ def _judge_some(waiting: Sequence[_Asked], engine: Engine) -> None:
         if not shared.texts or waiting[0].found is not None:
             return
         size = shared.texts[0].size
-        batch = [each for each in shared.texts if each.size == size][: engine.shape.rows]
+        batch = [each for each in shared.texts if each.size == size][: engine.shape.reading.rows]
         if not shared.enough(len(batch), batch[0].since):
             return
         done: Sequence[_Asked] = waiting  # where it fails, the others try again by themselves
@@ -222,15 +228,20 @@ def _plainly(
 ) -> dict[_Filled, dict[int, list[float]]]:
     """What follows each gap of texts that share their beginning, in two passes: the beginning once, then the rest."""
     model, shape, (shared, rest, many) = engine.model, engine.shape, size
-    line = Line(model, shape.rows, shape.rows > 1)
-    starts = shape.padded([list(map(Slot, family[0].shared)) for family in families], [])
-    if shared:
-        line.read(starts, [0] * shape.rows, shared)
-    line.keep(torch.arange(shape.rows, device=model.device).repeat_interleave(many))
+
+    def read(starts: Tensor, rests: Tensor) -> Tensor:
+        line = Line(model, shape.reading.rows, masked=shape.rows > 1)
+        line.take(starts)
+        line.keep(torch.arange(shape.reading.rows, device=model.device)[:, None].expand(-1, many).flatten())
+        return line.take(rests)
+
     texts = {many * number + place: text for number, family in enumerate(families) for place, text in enumerate(family)}
-    rows = [list(map(Slot, texts[row].rest)) if row in texts else [] for row in range(shape.rows * many)]
+    rows = [list(map(Slot, texts[row].rest)) if row in texts else [] for row in range(shape.reading.rows * many)]
     places = [len(texts[row].shared) if row in texts else 0 for row in range(len(rows))]
-    hidden = line.read(rows, places, rest)
+    starts = shape.reading.padded([list(map(Slot, family[0].shared)) for family in families], [])
+    pad = model.vocabulary.pad
+    given = arranged(starts, [0] * shape.reading.rows, shared, pad), arranged(rows, places, rest, pad)
+    hidden = (read if shape.rows == 1 else partial(together(engine).graph(size, read), device=model.device))(*given)
     asked = [(row, rest - len(text.rest) + place, token) for row, text in texts.items() for place, token, _ in text.at]
     if not asked:
         return {text: {} for text in texts.values()}

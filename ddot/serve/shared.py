@@ -55,10 +55,11 @@ class Shared(Model):
             while not self.waiting.empty():
                 come.append(self.waiting.get())
             under_way += map(self._begun, chunks(come, 1 if self.engine.writes else self.engine.shape.rows))
-            under_way = [next_one for each in under_way for next_one in self._stepped(each)]
+            with self._computing():
+                under_way = [next_one for each in under_way for next_one in self._stepped(each)]
 
     def _begun(self, group: list[Waiting]) -> UnderWay:
-        return inside(self._computing, answers.answers([request for request, _ in group], self.engine)), group
+        return answers.answers([request for request, _ in group], self.engine), group
 
     def _stepped(self, each: UnderWay) -> list[UnderWay]:
         """Do a step; what there is to do after it. Of several that fail, only the one at fault fails by itself."""

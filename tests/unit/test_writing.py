@@ -37,7 +37,7 @@ from ddot.network.trunk import left_to_right
 SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
 TOKENIZER = learn_bpe(SENTENCES * 4, 360)
 V = TOKENIZER.vocabulary
-FOUR = Shape(rows=4, multiple=16, portion=8)
+EIGHT = Shape(rows=8, multiple=16, portion=8)  # of which two are read at a time
 TEXTS = [
     "The lamp ___ open.",
     "Nobody ___{2,5} at first; ___ barked ___{1}.",
@@ -61,7 +61,7 @@ def network(seed=3, std=0.3):
 
 NETWORK = network()
 ALPHABET = Engine(NETWORK, TOKENIZER).alphabet
-MODELS = {shape: Model(NETWORK, TOKENIZER, "toy", shape=shape) for shape in (ALONE, FOUR)}
+MODELS = {shape: Model(NETWORK, TOKENIZER, "toy", shape=shape) for shape in (ALONE, EIGHT)}
 
 
 def model(shape=ALONE):
@@ -127,7 +127,7 @@ def plainly(text):
     return one.by_blank()
 
 
-@pytest.mark.parametrize("shape", [ALONE, FOUR], ids=["alone", "in batches"])
+@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
 @pytest.mark.parametrize("text", TEXTS[:7])
 @torch.no_grad()
 def test_the_greedy_candidate_is_what_a_plain_loop_writes(text, shape):
@@ -141,10 +141,10 @@ def test_the_greedy_candidate_is_what_a_plain_loop_writes(text, shape):
 )
 def test_an_answer_has_the_same_bits_alone_in_any_list_and_again(options):
     texts = [TEXTS[number] for number in (7, 1, 4, 0)]
-    together = [bits(found) for found in model(FOUR).infill(texts, **options)]
+    together = [bits(found) for found in model(EIGHT).infill(texts, **options)]
     for number in (0, 2):
-        assert bits(model(FOUR).infill(texts[number], **options)) == together[number]
-    assert [bits(found) for found in model(FOUR).infill(texts[::-1], **options)] == together[::-1]
+        assert bits(model(EIGHT).infill(texts[number], **options)) == together[number]
+    assert [bits(found) for found in model(EIGHT).infill(texts[::-1], **options)] == together[::-1]
     one_by_one = [[each.text for each in found] for found in model().infill(texts, **options)]
     assert one_by_one == [[text for text, *_ in found] for found in together]
 
@@ -228,13 +228,18 @@ def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
 
 
 def together(engine, requests, after=1):
-    """Answer requests in turns, another joining every `after` turns; the answers, and the most under way at once."""
+    """Answer requests in turns; the answers, and the most under way at once.
+
+    Another joins every `after` turns; with 0, all at once.
+    """
     found, most, waiting = {}, 0, list(enumerate(requests))
     under_way = {}
     for turn in itertools.count():
-        if waiting and turn % after == 0:
+        while waiting and (after == 0 or turn % after == 0):
             number, request = waiting.pop(0)
             under_way[number] = answers([request], engine)
+            if after:
+                break
         for number, steps in list(under_way.items()):
             try:
                 next(steps)
@@ -248,11 +253,11 @@ def together(engine, requests, after=1):
 
 @pytest.mark.parametrize("after", [1, 3, 7])
 def test_requests_that_join_a_standing_batch_get_the_bits_they_get_alone(after):
-    requests = [model(FOUR).request(text, Settings(n=n, seed=n)) for text in TEXTS for n in (1, 2)]
+    requests = [model(EIGHT).request(text, Settings(n=n, seed=n)) for text in TEXTS for n in (1, 2)]
     with torch.inference_mode():
-        alone = [result_of(answers([request], model(FOUR).engine))[0].best for request in requests]
+        alone = [result_of(answers([request], model(EIGHT).engine))[0].best for request in requests]
         passes = []
-        engine = Engine(NETWORK, TOKENIZER, FOUR)
+        engine = Engine(NETWORK, TOKENIZER, EIGHT)
         read = engine.model.read
         engine.model.read = lambda *given: passes.append(1) or read(*given)
         found, most = together(engine, requests, after)
@@ -265,8 +270,8 @@ def test_requests_that_join_a_standing_batch_get_the_bits_they_get_alone(after):
 
 
 def test_whoever_leaves_a_standing_batch_frees_its_rows():
-    engine = Engine(NETWORK, TOKENIZER, FOUR)
-    requests = [model(FOUR).request(text) for text in TEXTS[:2]]
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    requests = [model(EIGHT).request(text) for text in TEXTS[:2]]
     with torch.inference_mode():
         leaving, staying = (answers([request], engine) for request in requests)
         for _ in range(3):
@@ -275,12 +280,12 @@ def test_whoever_leaves_a_standing_batch_frees_its_rows():
         (pool,) = engine.together.pools.values()
         rows = {id(each.window.view) for each in pool.rows if each is not None}
         assert len(rows) == 1
-        assert result_of(staying)[0].best == result_of(answers([requests[1]], model(FOUR).engine))[0].best
+        assert result_of(staying)[0].best == result_of(answers([requests[1]], model(EIGHT).engine))[0].best
 
 
 def test_a_standing_batch_that_fails_is_replaced():
-    engine = Engine(NETWORK, TOKENIZER, FOUR)
-    requests = [model(FOUR).request(text) for text in TEXTS[:3]]
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    requests = [model(EIGHT).request(text) for text in TEXTS[:3]]
     with torch.inference_mode():
         first, second = (answers([request], engine) for request in requests[:2])
         for _ in range(3):
@@ -292,12 +297,22 @@ def test_a_standing_batch_that_fails_is_replaced():
         with pytest.raises(RuntimeError, match="has failed"):
             result_of(second)
         again = result_of(answers([requests[2]], engine))[0].best
-        assert again == result_of(answers([requests[2]], model(FOUR).engine))[0].best
+        assert again == result_of(answers([requests[2]], model(EIGHT).engine))[0].best
+
+
+def test_texts_written_in_the_same_pass_are_judged_together(monkeypatch):
+    plainly, judged = writing._plainly, []
+    monkeypatch.setattr(
+        writing, "_plainly", lambda families, *rest: judged.append(len(families)) or plainly(families, *rest)
+    )
+    with torch.inference_mode():
+        together(Engine(NETWORK, TOKENIZER, EIGHT), [model(EIGHT).request(TEXTS[0])] * 4, after=0)
+    assert judged == [2, 2]
 
 
 def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
-    engine = Engine(NETWORK, TOKENIZER, FOUR)
-    requests = [model(FOUR).request(text) for text in ("The lamp ___ open.", "The dog ___ open.")]
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    requests = [model(EIGHT).request(text) for text in ("The lamp ___ open.", "The dog ___ open.")]
     plainly, failures = writing._plainly, [ValueError("no memory")]
 
     def failing(*given):
@@ -322,7 +337,7 @@ def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
                 del under_way[number]
         assert (errors, len(found)) == (1, 1)
         (number,) = found
-        assert found[number] == result_of(answers([requests[number]], model(FOUR).engine))[0].best
+        assert found[number] == result_of(answers([requests[number]], model(EIGHT).engine))[0].best
 
 
 def test_one_answer_alone_is_among_several_and_best_first():
