@@ -86,7 +86,7 @@ class Shape:
         return [*rows, *[extra] * (self.rows - len(rows))]
 
 
-_PATIENCE = 3  # passes
+_PATIENCE = 4  # passes
 _A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
 _FEWEST = 3  # steps of a text under a time limit: in fewer tokens there is often nothing to say
 ALONE = Shape()

@@ -160,19 +160,20 @@ class Rows:
         model = self.engine.model
         asked = {row: each for row, each in self.under_way().items() if each.take_read(counts[row])}
         logits = model.logits(hidden.contiguous()).float()  # the same shape whatever is asked
-        total = logits.logsumexp(-1)
-        ends = (logits[:, model.vocabulary.sep] - total).tolist()
-        tokens, chances = self._drawn(logits, total, asked)
+        drawn = self._drawn(logits, asked)[:, None]
+        wanted = torch.cat([drawn, torch.full_like(drawn, model.vocabulary.sep)], 1)
+        likely = logits.gather(1, wanted) - logits.logsumexp(-1, keepdim=True)
+        # One transfer, the first wait for a GPU; whole numbers below 2²⁴ are floats.
+        found = torch.cat([drawn.float(), likely], 1).tolist()
         for row, each in asked.items():
-            each.draft.take(tokens[row], chances[row], ends[row])
-        new = [tokens[row] for row in asked]
+            token, chance, end = found[row]
+            each.draft.take(int(token), chance, end)
+        new = [int(found[row][0]) for row in asked]
         self.tired[list(asked), new] = self.engine.fresh.cost[new]
         return list(asked)
 
-    def _drawn(
-        self, logits: Float[Tensor, "B V"], total: Float[Tensor, "B"], asked: Mapping[int, Candidate]
-    ) -> tuple[list[int], list[float]]:
-        """(tokens, their log-probabilities) of all rows; within their rules for those `asked`."""
+    def _drawn(self, logits: Float[Tensor, "B V"], asked: Mapping[int, Candidate]) -> Int[Tensor, "B"]:
+        """A token for every row; within its rules for those `asked`."""
         heat, u = np.zeros((len(logits), 2)), np.zeros(len(logits), np.float32)
         which, forbidden, only = [NOTHING + RULES] * len(logits), [], []
         for row, each in asked.items():
@@ -197,7 +198,7 @@ class Rows:
         for temperature, top_p in sorted({(t, p) for t, p in heat.tolist() if t > 0}):
             here = torch.from_numpy((heat == (temperature, top_p)).all(1)).to(logits.device)
             tokens = torch.where(here, drawn(scores, temperature, top_p, where), tokens)
-        return tokens.tolist(), (logits.gather(1, tokens[:, None])[:, 0] - total).tolist()
+        return tokens
 
 
 class Family(Rows):
