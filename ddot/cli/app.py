@@ -10,6 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ddot.infill.settings import PRECISIONS, one_of, whole_number
+from ddot.network.places import here
+
 if TYPE_CHECKING:
     from ddot.infill.model import Model
 
@@ -100,6 +103,13 @@ def cuda() -> bool:
     return torch.cuda.is_available()
 
 
+def check_model(name: str | None, precision: str = "auto", threads: int | None = None) -> None:
+    """Refuse what `load_model` would, as far as that takes no torch: its import takes seconds."""
+    one_of("precision", precision, PRECISIONS)
+    whole_number("threads", 1 if threads is None else threads, 1)
+    here(name)
+
+
 def load_model(
     name: str | None,
     device: str | None = None,
@@ -108,10 +118,11 @@ def load_model(
     compile: bool = False,
 ) -> "Model":
     """A model that fills as many texts at once as there are cores."""
-    from ddot.infill.model import load
-
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    check_model(name, precision, threads)
+    from ddot.infill.model import load
+
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         model = load(name, device, precision, threads, compile)

@@ -78,7 +78,7 @@ def _loaded(model: str, device: str | None, batch: int, methods: list[str]) -> "
     """The model to evaluate; warns of methods it was not trained for."""
     from ddot.evaluation.contenders import learnt
     from ddot.evaluation.filling import Loaded
-    from ddot.network.embedded import find, is_compressed, training_of
+    from ddot.network.places import find, is_compressed, training_of
 
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
@@ -263,11 +263,13 @@ def tables(
 
     Example: ddot tables results/rows.jsonl results/differences.jsonl --write report.md
     """
-    from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
+    from ddot.evaluation.store import read_rows
 
     found = read_rows(*rows)
     if not found:
         raise ValueError(f"there are no rows in {', '.join(map(str, rows))}; make some with ddot evaluate")
+    from ddot.evaluation.tables import NAMES, insert, marked, render
+
     if write is None:
         print(render(found, table, latex, every))
         return

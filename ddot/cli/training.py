@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, Seed, app, cuda, say
+from ddot.cli.app import Device, ModelName, Seed, app, check_model, cuda, say
+
+
+def check_texts(sources: list[str]) -> None:
+    """Refuse missing files before torch is imported."""
+    from ddot.data.sources import read
+
+    for source in sources:
+        read(source)
 
 
 @app.command()
@@ -22,7 +30,7 @@ def train(
 
     Example: ddot train toy --output runs/toy
     """
-    from ddot.network.embedded import EMBEDDED
+    from ddot.network.places import EMBEDDED
     from ddot.training import recipes
     from ddot.training.config import override
     from ddot.training.loop import train as train_run
@@ -55,10 +63,12 @@ def finetune(
 
     Example: ddot finetune my-texts.txt --output my-model
     """
+    check_texts(texts)
+    check_model(model)
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    from ddot.network.embedded import find
+    from ddot.network.places import find
     from ddot.training.finetune import finetune as train_on
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -131,6 +141,7 @@ def prepare(
 
     Example: ddot prepare news.txt.xz --tokenizer runs/base/smollm2 --output runs/data/news
     """
+    check_texts(sources)
     from ddot.data.prepare import prepare as pack_sources
 
     meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20, apart)

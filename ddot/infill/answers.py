@@ -11,9 +11,9 @@ from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.passes import CANDIDATES
-from ddot.infill.settings import Settings
+from ddot.infill.request import Request
 from ddot.infill.spacing import set_fills
-from ddot.infill.template import Template, avoided, lock
+from ddot.infill.template import avoided, lock
 from ddot.infill.view import SLOTS, raw_fill, view, window
 from ddot.infill.writing import WARMER, forced, judge, shown, write
 
@@ -38,35 +38,6 @@ class Infill:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
-
-    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: at most
-    so many in each blank. `begin`: the letters the first fill begins with.
-    """
-
-    template: Template
-    whole: Template
-    locked: tuple[str | None, ...]
-    settings: Settings = field(default_factory=Settings)
-    located: bool = True
-    seconds: float | None = None
-    tokens: int | None = None
-    begin: str = ""
-
-    @property
-    def slots(self) -> int:
-        """How many the network reads at once."""
-        return SLOTS if self.seconds is None or self.seconds > _QUICKLY else _NARROW
-
-    @property
-    def tries(self) -> int:
-        """How many attempts are made before any is warmed up."""
-        n = self.settings.n
-        return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
-
-
-@dataclass(frozen=True)
 class Answer:
     """An infill, the number of the attempt it came from, and how many tokens were filled in."""
 
@@ -83,6 +54,11 @@ class Answers:
     read: int
     reading: float
     seconds: float
+
+
+def slots_of(request: Request) -> int:
+    """How many the network reads at once."""
+    return SLOTS if request.seconds is None or request.seconds > _QUICKLY else _NARROW
 
 
 class Attempt:
@@ -103,7 +79,7 @@ class Attempt:
     def window(self, tokenizer: Tokenizer) -> Window:
         """The next window, in the text as it is filled so far."""
         template, located = self.request.template, self.request.located
-        part = window(template, set_fills(template, self.raw), tokenizer, located, self.request.slots)
+        part = window(template, set_fills(template, self.raw), tokenizer, located, slots_of(self.request))
         seen = view(part.template, tokenizer, located, part.begins, part.ends)
         self.read = self.read or len(seen.prompt)
         key = fold(self.key, len(self.raw))

@@ -17,13 +17,18 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from itertools import islice, takewhile, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddot.files import UNPACKING, is_packed, opened, pack_file, write_all, writing
-from ddot.infill.answers import Answers, Request
-from ddot.infill.model import EMBEDDED_NAME, Model
+from ddot.infill.mistakes import COMMAND_LINE, JSON, told
+from ddot.infill.request import Request, request
 from ddot.infill.settings import Settings
 from ddot.interrupts import interruptions
+from ddot.network.places import EMBEDDED_NAME
+
+if TYPE_CHECKING:  # files are checked before torch is imported
+    from ddot.infill.answers import Answers
+    from ddot.infill.model import Model
 
 STREAM = Path("-")  # stdin or stdout
 _LONGEST = 1 << 26  # bytes of a line
@@ -75,10 +80,10 @@ def read_object(number: int, asked: Any, settings: Settings) -> Line:
         if len(given) != 1 or not isinstance(asked[given[0]], str):
             has = ", ".join(map(str, asked)) or "nothing"
             raise ValueError(f'line {number} needs either "text" or "free", a string; it has {has}')
-        request = Model.request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
-        return Line(known, request, carried=carried)
+        wanted = request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
+        return Line(known, wanted, carried=carried)
     except ValueError as error:
-        return Line(known, error=str(error), carried=carried)
+        return Line(known, error=told(error, JSON), carried=carried)
 
 
 def read_text(number: int, line: bytes, settings: Settings, free: bool = False) -> Line:
@@ -87,9 +92,9 @@ def read_text(number: int, line: bytes, settings: Settings, free: bool = False) 
         text = _decoded(number, line.removesuffix(b"\n"))
         if free and "___" in text:
             raise ValueError("there is a blank, but --free text goes where it fits; leave out ___ or --free")
-        return Line(number, Model.request(text, settings, free))
+        return Line(number, request(text, settings, free))
     except ValueError as error:
-        return Line(number, error=f"line {number}: {error}")
+        return Line(number, error=f"line {number}: {told(error, COMMAND_LINE)}")
 
 
 def _decoded(number: int, line: bytes) -> str:
@@ -107,7 +112,7 @@ def lines_of(readline: Callable[[int], bytes]) -> Iterator[bytes]:
         yield line
 
 
-def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, Answers | None]]:
+def answer_lines(model: "Model", lines: Iterable[Line]) -> "Iterator[tuple[Line, Answers | None]]":
     """Each line, in order, with its answers; None where there is nothing to answer."""
     waiting: deque[Line] = deque()
 
@@ -127,7 +132,7 @@ def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, An
     yield from failed()
 
 
-def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, Any]:
+def output_of(model_name: str, line: Line, found: "Answers | None") -> dict[str, Any]:
     if found is None or line.request is None:
         return {"id": line.id, **line.carried, "error": line.error}
     settings = line.request.settings
@@ -193,8 +198,8 @@ class Job:
     ):
         self.share, self.output, self.settings = Share(source, rank, world), output, settings or Settings()
         self.model_name, self.rank, self.world = model_name, rank, world
-        self.streams_out = output == STREAM or (output.exists() and not output.is_file())
-        _check_files(self.share, output, self.streams_out)
+        self.streams_out = _streams(output)
+        check_files(self.share, output)
         self._pipe = _reached(output) if self.streams_out and output != STREAM else None
         self.part = self._part(rank)
         self.lines: Iterator[tuple[int, bytes]] = iter(self.share)
@@ -234,7 +239,7 @@ class Job:
             return open(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         return open(self.part if self._pipe is None else self._pipe, "ab" if self._pipe is None else "wb", buffering=0)
 
-    def run(self, model: Model, each: Callable[[int], None] = lambda done: None) -> Summary:
+    def run(self, model: "Model", each: Callable[[int], None] = lambda done: None) -> Summary:
         """Fill the lines that are left. `each` is called with the number of lines done.
 
         After an interruption the lines at work are finished; while a stream is waited for it takes effect at once.
@@ -318,7 +323,7 @@ class Job:
 
 
 def fill_file(
-    model: Model,
+    model: "Model",
     source: Path | str,
     output: Path | str,
     settings: Settings | None = None,
@@ -332,14 +337,19 @@ def fill_file(
     return summary
 
 
-def _check_files(share: Share, output: Path, streams_out: bool) -> None:
+def _streams(output: Path) -> bool:
+    return output == STREAM or (output.exists() and not output.is_file())
+
+
+def check_files(share: Share, output: Path) -> None:
+    """Refuse a source that cannot be read as JSON lines, and an output that cannot be written."""
     source = share.source
     if source == STREAM and sys.stdin is None:
         raise ValueError("stdin is closed; wanted JSON lines there, or a file as --input")
     if source != STREAM and (source.is_dir() or not source.exists()):
         wrong = f"{source} is a folder" if source.is_dir() else f"no file at {source}"
         raise FileNotFoundError(f'{wrong}; wanted a file of JSON lines with "text"')
-    if share.world > 1 and (share.is_stream or streams_out):
+    if share.world > 1 and (share.is_stream or _streams(output)):
         raise ValueError("several processes can share a file only, not a stream; give --input and --output a file")
     if not share.is_stream:
         if b"\0" in next(iter(share), (0, b""))[1]:

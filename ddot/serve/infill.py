@@ -5,10 +5,11 @@ from collections.abc import Generator
 from dataclasses import asdict, replace
 from typing import Any
 
-from ddot.infill.answers import Answer, Answers, Request
+from ddot.infill.answers import Answer, Answers
 from ddot.infill.engine import Sample, Step, Steps
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
+from ddot.infill.request import Request
 from ddot.infill.template import Template
 from ddot.serve.requests import MOST_BLANKS, InfillRequest, check_work
 from ddot.serve.shared import Shared

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from ddot.cli import status
 
+PYTHON = {"None", "True", "False", "str", "int", "float", "dict", "tuple", "fills=", "precision=", "top_p"}
 INFILL = ("infill", "--model", "{model}")
 FILE = (*INFILL, "--output", "out.jsonl", "--input")
 TO = (*INFILL, "--input", "good.jsonl", "--output")
@@ -473,6 +475,7 @@ def test_a_mistake_is_one_sentence(case, place, folder, monkeypatch, capsys):
     assert said.startswith(("ddot: ", "Usage: ", "\n")) or "Usage" in said, said
     if said.startswith("ddot: "):
         assert said.count("\n") == 1, said
+        assert not PYTHON & set(re.findall(r"\w+=?", said)), said
         assert len(said) > 20, said
         assert told.out == "" or case[0] == "train"
     assert everything(place) == before

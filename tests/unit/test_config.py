@@ -67,7 +67,7 @@ def test_numbers_come_back_exactly(rate, steps):
         ("training.step=3", "no setting 'training.step'; Training has steps, seconds, slots"),
         ("trainin.steps=3", "no setting 'trainin.steps'; Run has name, network, data, plans, training, start"),
         ("=3", "no setting ''; Run has name"),
-        ("training.steps.more=3", "'training.steps.more' goes too deep: steps is a int"),
+        ("training.steps.more=3", "'training.steps.more' goes too deep: steps is 200"),
         ("plans.mask=3", "'plans.mask' goes too deep: plans is a tuple"),
         ("training=3", "'training' is a group of settings; set one of its parts: steps, seconds"),
         ("network=big", "network is code, not a value"),

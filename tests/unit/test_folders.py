@@ -19,18 +19,9 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.files import check_seal, is_sealed, seal, whole_folder
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
-from ddot.network.embedded import EMBEDDED
-from ddot.network.folder import (
-    complete_steps,
-    config_from_json,
-    config_to_json,
-    load_model,
-    load_tensors,
-    model_folder,
-    save_model,
-    save_tensors,
-)
+from ddot.network.folder import config_from_json, config_to_json, load_model, load_tensors, save_model, save_tensors
 from ddot.network.llama import LlamaConfig
+from ddot.network.places import EMBEDDED, complete_steps, model_folder
 from ddot.training.checkpoints import check_space, damaged, open_run, save_step
 
 TEXTS = ["a lamp hangs over the table", "the table stands under a lamp"]

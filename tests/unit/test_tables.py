@@ -22,7 +22,7 @@ from ddot.evaluation.tables import MOST, NAMES, insert, read_rows, render
 from ddot.evaluation.tables.lines import BOLD, gather
 from ddot.evaluation.tables.paper import paper_tables, paper_values
 from ddot.evaluation.tables.settings import settings_table
-from ddot.network.embedded import EMBEDDED, training_of
+from ddot.network.places import EMBEDDED, training_of
 from ddot.training import recipes
 
 SPEEDS = [
