@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import stat
 import sys
 from collections import deque
@@ -32,6 +33,8 @@ if TYPE_CHECKING:  # files are checked before torch is imported
 
 STREAM = Path("-")  # stdin or stdout
 _LONGEST = 1 << 26  # bytes of a line
+_LOOKED_AT = 20  # lines: if none of these is meant as JSON, the file is not
+_BY_NAME = {".gz": "zcat", ".xz": "xzcat"}
 NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
 _OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
@@ -352,8 +355,16 @@ def check_files(share: Share, output: Path) -> None:
     if share.world > 1 and (share.is_stream or _streams(output)):
         raise ValueError("several processes can share a file only, not a stream; give --input and --output a file")
     if not share.is_stream:
-        if b"\0" in next(iter(share), (0, b""))[1]:
+        first = [line for _, line in islice(Share(source), _LOOKED_AT)]
+        if first and b"\0" in first[0]:
             raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
+        if first and not any(map(_is_meant_as_json, first)):
+            begins = json.dumps(first[0].decode(errors="replace").strip()[:40], ensure_ascii=False)
+            reads = f"{_BY_NAME.get(source.suffix, 'cat')} {shlex.quote(str(source))}"
+            raise ValueError(
+                f"{source} is no file of JSON lines, it begins {begins}; {_WANTED} a line, or, for plain texts, one a "
+                f"line: {reads} | ddot infill"
+            )
         if output.exists() and output.samefile(source):
             raise ValueError(f"{output} is the input itself; choose another --output")
     elif source != STREAM and _is_device(source):
@@ -366,6 +377,17 @@ def check_files(share: Share, output: Path) -> None:
     place = output if output.exists() else output.parent
     if not os.access(place, os.W_OK):
         raise ValueError(f"{place} may not be written to; choose another --output, or change its permissions")
+
+
+def _is_meant_as_json(line: bytes) -> bool:
+    """Whether a line is JSON, or an object that is cut off or misspelt."""
+    if line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+        return True
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_device(path: Path) -> bool:

@@ -85,6 +85,9 @@ INFILLS = [
     (*FILE, "missing.jsonl"),
     (*FILE, "."),
     (*FILE, "binary.jsonl"),
+    (*FILE, "diary.txt"),
+    (*FILE, "latin.txt"),
+    (*FILE, "diary.txt.gz"),
     (*FILE, "bad.gz"),
     (*FILE, "bad.xz"),
     (*FILE, "cut.gz"),
@@ -409,6 +412,7 @@ def place(folder, tmp_path_factory):
         (place / name).write_bytes(bytes(range(256)))
     for name in ("bad.gz", "bad.xz"):
         (place / name).write_bytes(b"not packed")
+    (place / "diary.txt.gz").write_bytes(gzip.compress(b"Dear diary.\n" * 99))
     (place / "cut.gz").write_bytes(gzip.compress(b'{"text": "a ___"}\n' * 100)[:30])
     os.mkfifo(place / "pipe")
     for name in ("meta_list", "meta_text", "no_weights", "cut"):

@@ -27,7 +27,7 @@ MISTAKES = [
     "infill", "infill 'no blank'", "infill 'a ___{9,2}'", "infill 'a ___' --n 0", "infill 'a ___' --terminal left",
     "infill 'a ___' --lock b --lock c", "infill 'a ___' --model nowhere", "infill 'a ___' --precision int4",
     "infill --input missing.jsonl --output out", "infill --input bad.gz --output out",
-    "infill --input good.jsonl --output no/folder/out", "lengths 'no blank'",
+    "infill --input own.txt --output out", "infill --input good.jsonl --output no/folder/out", "lengths 'no blank'",
     "lengths 'a ___' --rollouts 0", "score 'a ___' --fills b --fills c", "watch 'no blank'", "info nowhere",
     "plot trajectories 'no blank'", "plot trajectories --from missing.json", "tables missing.jsonl",
     "plot quality missing.jsonl", "finetune missing.txt --output out", "serve --port 99999",
