@@ -372,6 +372,7 @@ LEARNT = [
     ("serve", "--port", "0", "--api-key-file", "folder", "--model", "{model}"),
     ("serve", "--port", "0", "--api-key-file", "binary.txt", "--model", "{model}"),
     ("serve", "--port", "0", "--api-key-file", "/dev/zero", "--model", "{model}"),
+    ("serve", "--port", "0", "--api-key-file", "pipe", "--model", "{model}"),
     ("serve", "--port", "0", "--api-key-file", "own.txt", "--model", "{model}"),
     ("serve", "--port", "0", "--device", "tpu", "--model", "{model}"),
 ]

@@ -31,7 +31,7 @@ MISTAKES = [
     "lengths 'a ___' --rollouts 0", "score 'a ___' --fills b --fills c", "watch 'no blank'", "info nowhere",
     "plot trajectories 'no blank'", "plot trajectories --from missing.json", "tables missing.jsonl",
     "plot quality missing.jsonl", "finetune missing.txt --output out", "serve --port 99999",
-    "serve --api-key-file missing", "serve --port 0 --model nowhere",
+    "serve --api-key-file missing", "serve --api-key-file pipe", "serve --port 0 --model nowhere",
     # From here on torch is imported first.
     "infill 'a ___' --device tpu", "infill --input good.jsonl --output pipe", "train nothing --output out",
 ]  # fmt: skip

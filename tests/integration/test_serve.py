@@ -507,7 +507,7 @@ def test_mistakes_on_the_command_line(folder, monkeypatch, capsys):
             (["--port", "0", "--queue", "-1"], "0 or more"),
             (["--port", "0", "--time-limit", "0"], "above 0"),
             (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key in no/such/file"),
-            (["--port", "0", "--api-key-file", os.devnull], "0 lines"),
+            (["--port", "0", "--api-key-file", os.devnull], "is a device"),
         ]:
             monkeypatch.setattr(sys, "argv", ["ddot", "serve", *arguments])
             with pytest.raises(SystemExit) as stopped:
