@@ -154,7 +154,7 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
     """The answers to all requests, best first; they always include the one that n = 1 gives."""
     start = time.perf_counter()
     if engine.writes:
-        requests = yield from _located(requests, engine)
+        requests = yield from located(requests, engine)
     found = yield from (_written if engine.writes else _attempted)(requests, engine)
     seconds = time.perf_counter() - start
     return [_finished(*each, seconds) for each in zip(requests, found, strict=True)]
@@ -168,12 +168,12 @@ def _finished(request: Request, found: Answers, seconds: float) -> Answers:
     return replace(found, best=[replace(a, infill=_unlocked(a.infill, request)) for a in kept], seconds=seconds)
 
 
-def _located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]:
+def located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]:
     """Free texts with their gaps located: those that the network would rather not leave empty, or the likeliest one.
 
     Writing into located gaps, with an outline that shows them, reads far better than deciding on the way.
     """
-    located = []
+    found = []
     for request in requests:
         if not request.located:
             attempt, ends = Attempt(request, 0), list[float]()
@@ -187,8 +187,8 @@ def _located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]
             template = lock(request.whole, fills)
             blanks = tuple(replace(blank, least=max(1, blank.least)) for blank in template.blanks)
             request = replace(request, template=replace(template, blanks=blanks), locked=fills, located=True)
-        located.append(request)
-    return located
+        found.append(request)
+    return found
 
 
 def _written(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:

@@ -92,6 +92,13 @@ class Model:
         (found,) = yield from inside(self._computing, answers.answers([request], self.engine))
         return found
 
+    def located(self, request: Request) -> Steps[Request]:
+        """The request with the gaps of a free text that will be filled as its only blanks, if they are known before."""
+        if not self.engine.writes:
+            return request
+        (found,) = yield from inside(self._computing, answers.located([request], self.engine))
+        return found
+
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
         how = Settings(**{"terminal": "grid", **settings})  # type: ignore[arg-type]

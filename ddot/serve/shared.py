@@ -49,6 +49,9 @@ class Shared(Model):
         """As `Model.steps`: every step with its states."""
         return inside(lambda: self.lock, super().steps(request))
 
+    def located(self, request: Request) -> Steps[Request]:
+        return inside(lambda: self.lock, super().located(request))
+
     def _work(self) -> None:
         under_way: list[UnderWay] = []
         while True:
