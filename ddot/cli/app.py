@@ -23,6 +23,11 @@ app.add_typer(bench, name="bench")
 app.add_typer(plot, name="plot")
 
 
+def flag(name: str, help: str) -> Any:
+    """A switch. Typer would show <bool> beside it, as if it took a value."""
+    return typer.Option(name, metavar="", help=help)
+
+
 def _version(wanted: bool | None) -> None:
     if wanted:
         from ddot import __version__
@@ -34,13 +39,13 @@ def _version(wanted: bool | None) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool | None, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
     ] = None,
 ) -> None:
     """Fill blanks of unknown length in text."""
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of a table.")]
+AsJson = Annotated[bool, flag("--json", "Print JSON lines instead of a table.")]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
@@ -51,7 +56,7 @@ Precision = Annotated[
 Steps = Annotated[int, typer.Option(help="Denoising steps, where slots move or a model unmasks.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
-Free = Annotated[bool, typer.Option("--free", help="No blanks: keep these words in order, add text where it fits.")]
+Free = Annotated[bool, flag("--free", "No blanks: keep these words in order, add text where it fits.")]
 
 
 def say(sentence: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model, names_of, numbers, say, show
+from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, flag, load_model, names_of, numbers, say, show
 
 if TYPE_CHECKING:
     from ddot.evaluation.filling import Loaded
@@ -253,9 +253,9 @@ def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fl
 def tables(
     rows: Annotated[list[Path], typer.Argument(help="JSON lines of evaluate, compare and bench.")],
     table: Annotated[str | None, typer.Option(help="One table by name. Default: all.")] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
+    latex: Annotated[bool, flag("--latex", "LaTeX instead of Markdown.")] = False,
     write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All lines, not the ten most important of each table.")] = False,
+    every: Annotated[bool, flag("--all", "All lines, not the ten most important of each table.")] = False,
 ) -> None:
     """Published tables, ours beside theirs; docs/results.md explains names and columns.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, app, load_model, names_of, plot, say
+from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, app, flag, load_model, names_of, plot, say
 from ddot.cli.infill import check_trace
 from ddot.infill.request import request
 from ddot.infill.settings import Settings
@@ -54,7 +54,7 @@ def plot_trajectories(
     text: Annotated[str | None, typer.Argument(help="A text with ___; or --from a saved trace.")] = None,
     output: Picture = Path("paths.png"),
     saved: Annotated[Path | None, typer.Option("--from", help="A trace saved by infill or watch.")] = None,
-    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One plot; default: both.")] = None,
+    scaled: Annotated[bool | None, flag("--scaled/--unscaled", "One plot; default: both.")] = None,
     steps: Steps = 32,
     seed: Seed = 0,
     free: Free = False,

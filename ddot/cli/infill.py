@@ -1,6 +1,7 @@
 """Commands that fill blanks: infill, lengths, score, info."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -24,6 +25,7 @@ from ddot.cli.app import (
     app,
     check_model,
     cuda,
+    flag,
     load_model,
     say,
 )
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
 _TERMINAL = "grid or random: where slots start before they move (DDOT-U, DDOT-R)."
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks; errors only.")]
+Quiet = Annotated[bool, flag("--quiet", "No progress and no remarks; errors only.")]
 
 
 @app.command()
@@ -52,8 +54,12 @@ def infill(
         float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")
     ] = 1.0,
     free: Free = False,
-    avoid: Annotated[list[str], typer.Option(help="A word that no fill may hold; may be given several times.")] = [],  # noqa: B006
-    lock: Annotated[list[str], typer.Option(help="The fill of each blank in turn; - leaves one open.")] = [],  # noqa: B006
+    avoid: Annotated[
+        list[str], typer.Option(metavar="WORD", help="A word that no fill may hold; may be given several times.")
+    ] = [],  # noqa: B006
+    lock: Annotated[
+        list[str], typer.Option(metavar="TEXT", help="The fill of each blank in turn; - leaves one open.")
+    ] = [],  # noqa: B006
     terminal: Annotated[str | None, typer.Option(help=_TERMINAL)] = None,
     model: ModelName = None,
     device: Device = None,
@@ -62,14 +68,15 @@ def infill(
         int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")
     ] = None,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill; - is stdin.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="Where filled lines go; a file is resumed; - is stdout.")
     ] = None,
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the network first, about a minute: for large files on a GPU.")
+        bool,
+        flag("--compile", "Compile the network first, about a minute: for large files on a GPU."),
     ] = False,
 ) -> None:
     """Fill the blanks of texts.
@@ -124,7 +131,12 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings,
         if lock and len(texts) > 1:
             raise ValueError(f"--lock gives the fills of one text, but there are {len(texts)}; give one")
         fills = [None if fill == "-" else fill for fill in lock] or None
-        return [Line(number, request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
+        try:
+            return [Line(number, request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
+        except ValueError as error:
+            if advice := _meant(texts):
+                raise ValueError(f"{told(error, COMMAND_LINE).split(';')[0]}; {advice}") from None
+            raise
     if lock:
         raise ValueError("--lock gives the fills of one text; give the text as well")
     if sys.stdin is None:
@@ -136,6 +148,14 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings,
     if first is None:
         raise ValueError(_NOTHING)
     return (read_text(number, line, settings, free) for number, line in chain([first], numbered))
+
+
+def _meant(texts: Sequence[str]) -> str:
+    """What to do instead, where texts look like something else."""
+    if len(texts) > 1 and not any(" " in text for text in texts):
+        return f"put a text of several words in quotes: ddot infill {shlex.quote(' '.join(texts))}"
+    files = [text for text in texts if len(text) < 256 and "\0" not in text and Path(text).is_file()]
+    return f"to fill the file {files[0]}: ddot infill --input {shlex.quote(files[0])} --output …" if files else ""
 
 
 def _typed(settings: Settings, free: bool) -> Iterator["Line"]:
@@ -205,8 +225,9 @@ def _infill_file(
     how: dict[str, Any],
 ) -> None:
     if source is None or output is None:
-        there, missing = ("--output", "--input") if source is None else ("--input", "--output")
-        raise ValueError(f"{there} fills a file and needs {missing} as well")
+        if source is None:
+            raise ValueError("--output is for a file that is filled, and needs --input; save texts with > instead")
+        raise ValueError("--input needs --output as well, a file or - for stdout")
     if unwanted:
         also = ' (a line may have "free" instead of "text", and "fills")'
         raise ValueError(f"--input and --output fill a file; leave out {unwanted[0]}{also}")
@@ -282,7 +303,9 @@ def lengths(
 @app.command()
 def score(
     text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
-    fills: Annotated[list[str], typer.Option("--fills", help="A fill of your own for each blank in turn.")],
+    fills: Annotated[
+        list[str], typer.Option("--fills", metavar="TEXT", help="A fill of your own for each blank in turn.")
+    ],
     steps: Steps = 16,
     model: ModelName = None,
     device: Device = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, Seed, app, check_model, cuda, say
+from ddot.cli.app import Device, ModelName, Seed, app, check_model, cuda, flag, say
 
 
 def check_texts(sources: list[str]) -> None:
@@ -23,8 +23,10 @@ def check_texts(sources: list[str]) -> None:
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe: toy, smollm2, …; a wrong name lists them all.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a model folder afterwards.")],
-    settings: Annotated[list[str], typer.Option("--set", help="Override a setting: training.steps=200.")] = [],  # noqa: B006
-    resume: Annotated[bool, typer.Option("--resume", help="Resume from the last complete checkpoint.")] = False,
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="NAME=VALUE", help="Override a setting: training.steps=200.")
+    ] = [],  # noqa: B006
+    resume: Annotated[bool, flag("--resume", "Resume from the last complete checkpoint.")] = False,
 ) -> None:
     """Train a recipe. Start it with torchrun for several GPUs or machines.
 
@@ -104,7 +106,7 @@ def convert(
     tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints without one.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to this packed corpus's or model's.")] = None,
     least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least this often.")] = 1,
-    int8: Annotated[bool, typer.Option("--int8", help="Store a model folder of ours in 8 bits.")] = False,
+    int8: Annotated[bool, flag("--int8", "Store a model folder of ours in 8 bits.")] = False,
 ) -> None:
     """Convert a public checkpoint to a model folder, or a model folder to 8 bits.
 
@@ -135,7 +137,7 @@ def prepare(
     without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are excluded.")] = [],  # noqa: B006
     limit: Annotated[int | None, typer.Option(help="Maximum number of documents.")] = None,
     shard_mb: Annotated[int, typer.Option(help="Megabytes per shard.")] = 1024,
-    apart: Annotated[bool, typer.Option("--apart", help="Treat every sentence as a text of its own.")] = False,
+    apart: Annotated[bool, flag("--apart", "Treat every sentence as a text of its own.")] = False,
 ) -> None:
     """Pack text into token shards that training reads without the text.
 

@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import os
+import re
 import shlex
 import stat
 import sys
@@ -80,9 +81,11 @@ def read_object(number: int, asked: Any, settings: Settings) -> Line:
     carried = {name: value for name, value in asked.items() if name not in _OURS}
     try:
         given = [name for name in ("text", "free") if asked.get(name) is not None]
-        if len(given) != 1 or not isinstance(asked[given[0]], str):
+        if len(given) != 1:
             has = ", ".join(map(str, asked)) or "nothing"
             raise ValueError(f'line {number} needs either "text" or "free", a string; it has {has}')
+        if not isinstance(asked[given[0]], str):
+            raise ValueError(f'line {number} has {JSON.value(asked[given[0]])} as "{given[0]}"; wanted a string')
         wanted = request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
         return Line(known, wanted, carried=carried)
     except ValueError as error:
@@ -358,6 +361,9 @@ def check_files(share: Share, output: Path) -> None:
         first = [line for _, line in islice(Share(source), _LOOKED_AT)]
         if first and b"\0" in first[0]:
             raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
+        if first and re.match(rb"\s*\[\s*(\{|$)", first[0]):
+            lines = f"jq -c '.[]' {shlex.quote(str(source))}"
+            raise ValueError(f"{source} is one JSON array; {_WANTED} a line: {lines} writes it so")
         if first and not any(map(_is_meant_as_json, first)):
             begins = json.dumps(first[0].decode(errors="replace").strip()[:40], ensure_ascii=False)
             reads = f"{_BY_NAME.get(source.suffix, 'cat')} {shlex.quote(str(source))}"

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a way in spells the name of a setting and a value, and how it leaves a blank `open` among given fills."""
+    """How a way in spells the name of a setting and a value, leaves a blank `open` among fills, and asks for `free`."""
 
     name: Callable[[str], str]
     spelt: Callable[[object], str]
     open: str
+    free: str
 
     def value(self, value: object) -> str:
         """A value as it is quoted in an error."""
@@ -27,9 +28,9 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-PYTHON = Dialect(str, repr, "None")
-JSON = Dialect(str, _as_json, "null")
-COMMAND_LINE = Dialect(_option, repr, "-")
+PYTHON = Dialect(str, repr, "None", "free=True")
+JSON = Dialect(str, _as_json, "null", '"free" instead of "text"')
+COMMAND_LINE = Dialect(_option, repr, "-", "--free")
 
 
 class Mistake(ValueError):

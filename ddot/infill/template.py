@@ -91,8 +91,12 @@ def parse(source: str) -> Template:
         literals.append([])
     literals[-1].append(source[place:])
     if not blanks:
-        raise ValueError(
-            f"there is no blank in {_short(source)}; write ___ where words are missing, or ask for free infilling"
+        short = _short(source)
+        raise Mistake(
+            lambda say: (
+                f"there is no blank in {short}; write ___ where words are missing, or give {say.free} to keep "
+                "these words and add others"
+            )
         )
     return Template(tuple("".join(pieces) for pieces in literals), tuple(blanks))
 

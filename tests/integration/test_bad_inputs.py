@@ -88,6 +88,10 @@ INFILLS = [
     (*FILE, "diary.txt"),
     (*FILE, "latin.txt"),
     (*FILE, "diary.txt.gz"),
+    (*FILE, "array.json"),
+    (*FILE, "lines.json"),
+    (*INFILL, "The", "boat", "___", "at", "dawn."),
+    (*INFILL, "good.jsonl"),
     (*FILE, "bad.gz"),
     (*FILE, "bad.xz"),
     (*FILE, "cut.gz"),
@@ -414,6 +418,8 @@ def place(folder, tmp_path_factory):
     for name in ("bad.gz", "bad.xz"):
         (place / name).write_bytes(b"not packed")
     (place / "diary.txt.gz").write_bytes(gzip.compress(b"Dear diary.\n" * 99))
+    (place / "array.json").write_text('[{"text": "a ___"}]')
+    (place / "lines.json").write_text('[\n  {"text": "a ___"},\n  {"text": "b ___"}\n]\n')
     (place / "cut.gz").write_bytes(gzip.compress(b'{"text": "a ___"}\n' * 100)[:30])
     os.mkfifo(place / "pipe")
     for name in ("meta_list", "meta_text", "no_weights", "cut"):

@@ -153,6 +153,7 @@ def test_mistakes_in_python_are_sentences(untrained, call, says):
     [
         (lambda: request("a ___ b ___", fills=["c"]), "None to", "null to", "- to"),
         (lambda: whole_number("n", True), "n is True; ", "n is true; ", "--n is True; "),
+        (lambda: request("no blank"), "give free=True", 'give "free"', "give --free"),
         (lambda: Settings(top_p=0.0), "top_p is 0.0", "top_p is 0.0", "--top-p is 0.0"),
         (lambda: Settings(terminal="left"), "terminal is 'left'", 'terminal is "left"', "--terminal is 'left'"),
     ],

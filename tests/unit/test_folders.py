@@ -140,7 +140,7 @@ DAMAGE = {
         lambda f: (f / "config.json").write_text('{"model_type": "llama"}'),
         "config.json names 'None'; this version knows",
     ),
-    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "a list, not an object"),
+    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "[1], not an object"),
     "config with a field too many": (
         lambda f: (f / "config.json").write_text('{"is": "Vocabulary", "base": 3, "extra": 1}'),
         "config.json does not fit this version",
