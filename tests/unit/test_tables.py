@@ -593,7 +593,7 @@ def test_rows_are_read_from_files(tmp_path):
     with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted JSON, got '\{half'"):
         read_rows(first)
     first.write_text("[1]")
-    with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted .* got '\\[1\\]'"):
+    with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted .* got '\[1\]'"):
         read_rows(first)
 
 
