@@ -3,7 +3,7 @@
 # make check  ruff, mypy and the unit tests, for the daily loop (under 90 seconds)
 # make lint   ruff and mypy alone
 # make mutants [ONLY="word …"]   make small mistakes in a scratch copy; every one must be noticed by the tests named for it
-# make forty  the forty sentences of the model card, as JSON lines: the same on any x86 processor (float32)
+# make forty  the forty sentences of the model card, as JSON lines: in float32, the same on any x86 processor
 # make promises   the promise to users with all 10,000 templates; `make test` takes a quarter of them
 PYTHON ?= python3
 BIN := .venv/bin
@@ -20,6 +20,7 @@ demo: .venv/ready
 	@FORCE_COLOR=1 $(BIN)/ddot infill < examples/demo.txt
 
 forty: .venv/ready
+	@echo "make forty: in float32, as docs/model.md has them; ddot infill by itself uses int8 and fills about half of them otherwise" >&2
 	@$(BIN)/ddot infill --quiet --input examples/forty.jsonl --output - --precision float32
 
 test: .venv/ready-for-tests lint

@@ -1277,6 +1277,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     ),
     (
         f"{_INFILL} unit/test_engine.py",
+        "infill/request.py",
+        [("as many attempts as answers", "return 2 * n if n > 1", "return n if n > 1")],
+    ),
+    (
+        f"{_INFILL} unit/test_engine.py",
         "infill/answers.py",
         [
             (
@@ -1294,7 +1299,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 '("" in each.infill.fills, -each.infill.score)',
                 '("" not in each.infill.fills, -each.infill.score)',
             ),
-            ("as many attempts as answers", "return 2 * n if n > 1", "return n if n > 1"),
             (
                 "attempts that never warm up",
                 "_WARMER[number // request.tries]",

@@ -12,6 +12,7 @@ from ddot.cli import figures, infill  # noqa: F401 (each adds its commands; the 
 # isort: split
 from ddot.cli import evaluation, serve, speed, training  # noqa: F401
 from ddot.cli.app import app
+from ddot.infill.mistakes import COMMAND_LINE, told
 
 
 def run() -> None:
@@ -58,7 +59,7 @@ def _sentence(error: BaseException) -> str:
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{(error.strerror or 'it cannot be used').lower()}; choose another place, or make it usable"
     if isinstance(error, ValueError | OSError):
-        return str(error)
+        return told(error, COMMAND_LINE)
     if isinstance(error, MemoryError):
         return "the memory is full; give less at once"
     if type(error).__name__ == "OutOfMemoryError":  # torch's; its import takes a second

@@ -10,6 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ddot.infill.settings import PRECISIONS, one_of, whole_number
+from ddot.network.places import here
+
 if TYPE_CHECKING:
     from ddot.infill.model import Model
 
@@ -18,6 +21,11 @@ bench = typer.Typer(no_args_is_help=True, help="Measure speed, as ratios within 
 plot = typer.Typer(no_args_is_help=True, help="Draw how positions move, and what was measured.")
 app.add_typer(bench, name="bench")
 app.add_typer(plot, name="plot")
+
+
+def flag(name: str, help: str) -> Any:
+    """A switch. Typer would show <bool> beside it, as if it took a value."""
+    return typer.Option(name, metavar="", help=help)
 
 
 def _version(wanted: bool | None) -> None:
@@ -31,13 +39,13 @@ def _version(wanted: bool | None) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool | None, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
     ] = None,
 ) -> None:
     """Fill blanks of unknown length in text."""
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of a table.")]
+AsJson = Annotated[bool, flag("--json", "Print JSON lines instead of a table.")]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
@@ -48,7 +56,7 @@ Precision = Annotated[
 Steps = Annotated[int, typer.Option(help="Denoising steps, where slots move or a model unmasks.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
-Free = Annotated[bool, typer.Option("--free", help="No blanks: keep these words in order, add text where it fits.")]
+Free = Annotated[bool, flag("--free", "No blanks: keep these words in order, add text where it fits.")]
 
 
 def say(sentence: str) -> None:
@@ -100,6 +108,13 @@ def cuda() -> bool:
     return torch.cuda.is_available()
 
 
+def check_model(name: str | None, precision: str = "auto", threads: int | None = None) -> None:
+    """Refuse what `load_model` would, as far as that takes no torch: its import takes seconds."""
+    one_of("precision", precision, PRECISIONS)
+    whole_number("threads", 1 if threads is None else threads, 1)
+    here(name)
+
+
 def load_model(
     name: str | None,
     device: str | None = None,
@@ -108,10 +123,11 @@ def load_model(
     compile: bool = False,
 ) -> "Model":
     """A model that fills as many texts at once as there are cores."""
-    from ddot.infill.model import load
-
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    check_model(name, precision, threads)
+    from ddot.infill.model import load
+
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         model = load(name, device, precision, threads, compile)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, load_model, names_of, numbers, say, show
+from ddot.cli.app import AsJson, Device, ModelName, Seed, app, cuda, flag, load_model, names_of, numbers, say, show
 
 if TYPE_CHECKING:
     from ddot.evaluation.filling import Loaded
@@ -78,7 +78,7 @@ def _loaded(model: str, device: str | None, batch: int, methods: list[str]) -> "
     """The model to evaluate; warns of methods it was not trained for."""
     from ddot.evaluation.contenders import learnt
     from ddot.evaluation.filling import Loaded
-    from ddot.network.embedded import find, is_compressed, training_of
+    from ddot.network.places import find, is_compressed, training_of
 
     name = _folder_of(model)
     asked, training = load_model(name, device), training_of(name)
@@ -253,9 +253,9 @@ def _fluency(folder: Path | None, metrics: list[str], device: str | None) -> "Fl
 def tables(
     rows: Annotated[list[Path], typer.Argument(help="JSON lines of evaluate, compare and bench.")],
     table: Annotated[str | None, typer.Option(help="One table by name. Default: all.")] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="LaTeX instead of Markdown.")] = False,
+    latex: Annotated[bool, flag("--latex", "LaTeX instead of Markdown.")] = False,
     write: Annotated[Path | None, typer.Option(help="Put the tables between their markers in this document.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All lines, not the ten most important of each table.")] = False,
+    every: Annotated[bool, flag("--all", "All lines, not the ten most important of each table.")] = False,
 ) -> None:
     """Published tables, ours beside theirs; docs/results.md explains names and columns.
 
@@ -263,11 +263,13 @@ def tables(
 
     Example: ddot tables results/rows.jsonl results/differences.jsonl --write report.md
     """
-    from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
+    from ddot.evaluation.store import read_rows
 
     found = read_rows(*rows)
     if not found:
         raise ValueError(f"there are no rows in {', '.join(map(str, rows))}; make some with ddot evaluate")
+    from ddot.evaluation.tables import NAMES, insert, marked, render
+
     if write is None:
         print(render(found, table, latex, every))
         return

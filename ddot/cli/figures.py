@@ -6,8 +6,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, app, load_model, names_of, plot, say
+from ddot.cli.app import Free, ModelName, Seed, Steps, Temperature, app, flag, load_model, names_of, plot, say
 from ddot.cli.infill import check_trace
+from ddot.infill.request import request
+from ddot.infill.settings import Settings
 
 Picture = Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg file.")]
 Rows = Annotated[list[Path], typer.Argument(help="Rows written by ddot evaluate.")]
@@ -33,13 +35,16 @@ def watch(
 
     Example: ddot watch "We were so ___ wedding."
     """
+    how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "terminal": terminal}
+    request(text, Settings(**how), free)  # mistakes are told before a model is loaded
+    if trace is not None:
+        check_trace(trace, [text])
+    how["free"] = free
+    loaded = load_model(model)
     from ddot.figures.terminal import watch as show_frames
     from ddot.infill.frames import save_trace
 
-    how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "free": free, "terminal": terminal}
-    if trace is not None:
-        check_trace(trace, [text])
-    frames = show_frames(load_model(model).stream(text, **how), Console(), delay)
+    frames = show_frames(loaded.stream(text, **how), Console(), delay)
     if trace is not None:
         save_trace(trace, text, how, frames)
 
@@ -49,7 +54,7 @@ def plot_trajectories(
     text: Annotated[str | None, typer.Argument(help="A text with ___; or --from a saved trace.")] = None,
     output: Picture = Path("paths.png"),
     saved: Annotated[Path | None, typer.Option("--from", help="A trace saved by infill or watch.")] = None,
-    scaled: Annotated[bool | None, typer.Option("--scaled/--unscaled", help="One plot; default: both.")] = None,
+    scaled: Annotated[bool | None, flag("--scaled/--unscaled", "One plot; default: both.")] = None,
     steps: Steps = 32,
     seed: Seed = 0,
     free: Free = False,
@@ -60,15 +65,18 @@ def plot_trajectories(
 
     Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
     """
-    from ddot.figures.trajectories import trajectories
-    from ddot.infill.frames import load_trace
-
     if (text is None) == (saved is None):
         raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
-    if saved is not None:
+    how: dict[str, Any] = {"steps": steps, "seed": seed, "terminal": terminal}
+    if text is not None:
+        request(text, Settings(**how), free)  # mistakes are told before a model is loaded
+        frames = list(load_model(model).stream(text, **how, free=free))
+    elif saved is not None:
+        from ddot.infill.frames import load_trace
+
         frames = load_trace(saved).frames
-    elif text is not None:
-        frames = list(load_model(model).stream(text, steps=steps, seed=seed, free=free, terminal=terminal))
+    from ddot.figures.trajectories import trajectories
+
     trajectories(frames, output, scaled)
     print(output)
 
@@ -93,7 +101,7 @@ def plot_coupling(
 
 def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[dict[str, Any]]:
     """Rows of these contenders and models."""
-    from ddot.evaluation.tables import read_rows
+    from ddot.evaluation.store import read_rows
 
     rows = read_rows(*files)
     for field, option, text in (("method", "--methods", methods), ("model", "--models", models)):
@@ -121,9 +129,10 @@ def plot_quality(
 
     Example: ddot plot quality rows.jsonl --against seconds --dataset 1bw-block -o speed.png
     """
+    chosen = _chosen(rows, methods, models)
     from ddot.figures.charts import draw_charts, quality
 
-    draw_charts(quality(_chosen(rows, methods, models), against, metric, dataset, task), output)
+    draw_charts(quality(chosen, against, metric, dataset, task), output)
     print(output)
 
 
@@ -140,9 +149,10 @@ def plot_success(
 
     Example: ddot plot success rows.jsonl --methods lc,ddot-u --task free -o success.png
     """
+    chosen = _chosen(rows, methods, models)
     from ddot.figures.charts import ADDS_KEPT, draw_charts, success_by_given
 
-    charts, left = success_by_given(_chosen(rows, methods, models), dataset, task)
+    charts, left = success_by_given(chosen, dataset, task)
     draw_charts(charts, output)
     if left:
         say(f"{len(left)} rows are left out: they do not say what was kept; {ADDS_KEPT}")
@@ -158,8 +168,8 @@ def plot_cost(
 
     Example: ddot plot cost results/bench-cost.jsonl -o cost.png
     """
-    from ddot.evaluation.tables import read_rows
+    found = _chosen(rows, None, None)
     from ddot.figures.charts import costs, draw_charts
 
-    draw_charts(costs(read_rows(*rows)), output)
+    draw_charts(costs(found), output)
     print(output)

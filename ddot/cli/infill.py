@@ -1,6 +1,7 @@
 """Commands that fill blanks: infill, lengths, score, info."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -12,17 +13,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ddot.cli.app import AsJson, Device, Free, ModelName, Precision, Seed, Steps, Temperature, app, cuda, load_model
+from ddot.cli.app import (
+    AsJson,
+    Device,
+    Free,
+    ModelName,
+    Precision,
+    Seed,
+    Steps,
+    Temperature,
+    app,
+    check_model,
+    cuda,
+    flag,
+    load_model,
+    say,
+)
+from ddot.infill.mistakes import COMMAND_LINE, told
+from ddot.infill.request import ROLLOUTS, request, to_count, to_judge
+from ddot.infill.settings import Settings
 
 if TYPE_CHECKING:
     from ddot.infill.jsonl import Line
-    from ddot.infill.model import Model
-    from ddot.infill.settings import Settings
+    from ddot.infill.mistakes import COMMAND_LINE, told
     from ddot.infill.template import Template
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
 _TERMINAL = "grid or random: where slots start before they move (DDOT-U, DDOT-R)."
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no remarks; errors only.")]
+Quiet = Annotated[bool, flag("--quiet", "No progress and no remarks; errors only.")]
 
 
 @app.command()
@@ -36,8 +54,12 @@ def infill(
         float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")
     ] = 1.0,
     free: Free = False,
-    avoid: Annotated[list[str], typer.Option(help="A word that no fill may hold; may be given several times.")] = [],  # noqa: B006
-    lock: Annotated[list[str], typer.Option(help="The fill of each blank in turn; - leaves one open.")] = [],  # noqa: B006
+    avoid: Annotated[
+        list[str], typer.Option(metavar="WORD", help="A word that no fill may hold; may be given several times.")
+    ] = [],  # noqa: B006
+    lock: Annotated[
+        list[str], typer.Option(metavar="TEXT", help="The fill of each blank in turn; - leaves one open.")
+    ] = [],  # noqa: B006
     terminal: Annotated[str | None, typer.Option(help=_TERMINAL)] = None,
     model: ModelName = None,
     device: Device = None,
@@ -46,14 +68,15 @@ def infill(
         int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")
     ] = None,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines with fills and scores.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill; - is stdin.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="Where filled lines go; a file is resumed; - is stdout.")
     ] = None,
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the network first, about a minute: for large files on a GPU.")
+        bool,
+        flag("--compile", "Compile the network first, about a minute: for large files on a GPU."),
     ] = False,
 ) -> None:
     """Fill the blanks of texts.
@@ -66,8 +89,6 @@ def infill(
 
     Example: ddot infill --input in.jsonl --output out.jsonl
     """
-    from ddot.infill.settings import Settings
-
     settings = Settings(n, seed, steps, temperature, top_p, terminal, avoid)
     how: dict[str, Any] = {"precision": precision, "threads": threads}
     if source is not None or output is not None:
@@ -100,10 +121,9 @@ def check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequ
         raise FileNotFoundError(f"{wrong}; --trace must be a file in a folder that exists")
 
 
-def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: "Settings", free: bool) -> Iterable["Line"]:
+def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings, free: bool) -> Iterable["Line"]:
     """What is to be filled: the texts given, what is typed at a terminal, or the lines of stdin."""
     from ddot.infill.jsonl import Line, lines_of, read_text
-    from ddot.infill.model import Model
 
     if texts:
         if free and any("___" in text for text in texts):
@@ -111,7 +131,12 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: "Settings
         if lock and len(texts) > 1:
             raise ValueError(f"--lock gives the fills of one text, but there are {len(texts)}; give one")
         fills = [None if fill == "-" else fill for fill in lock] or None
-        return [Line(number, Model.request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
+        try:
+            return [Line(number, request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
+        except ValueError as error:
+            if advice := _meant(texts):
+                raise ValueError(f"{told(error, COMMAND_LINE).split(';')[0]}; {advice}") from None
+            raise
     if lock:
         raise ValueError("--lock gives the fills of one text; give the text as well")
     if sys.stdin is None:
@@ -125,10 +150,17 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: "Settings
     return (read_text(number, line, settings, free) for number, line in chain([first], numbered))
 
 
-def _typed(settings: "Settings", free: bool) -> Iterator["Line"]:
+def _meant(texts: Sequence[str]) -> str:
+    """What to do instead, where texts look like something else."""
+    if len(texts) > 1 and not any(" " in text for text in texts):
+        return f"put a text of several words in quotes: ddot infill {shlex.quote(' '.join(texts))}"
+    files = [text for text in texts if len(text) < 256 and "\0" not in text and Path(text).is_file()]
+    return f"to fill the file {files[0]}: ddot infill --input {shlex.quote(files[0])} --output …" if files else ""
+
+
+def _typed(settings: Settings, free: bool) -> Iterator["Line"]:
     """Templates typed at a terminal, until end of file."""
     from ddot.infill.jsonl import Line
-    from ddot.infill.model import Model
 
     print("A text with ___ where words are missing, then Enter; Ctrl-D to end.", file=sys.stderr)
     number = 0
@@ -141,9 +173,9 @@ def _typed(settings: "Settings", free: bool) -> Iterator["Line"]:
         if text.strip():
             number += 1
             try:
-                yield Line(number, Model.request(text.removesuffix("\n"), settings, free))
+                yield Line(number, request(text.removesuffix("\n"), settings, free))
             except ValueError as error:
-                print(f"ddot: {error}", file=sys.stderr)
+                say(told(error, COMMAND_LINE))
 
 
 def _print_answers(model: "Model", lines: Iterable["Line"], as_json: bool, numbered: bool, quiet: bool) -> int:
@@ -188,21 +220,25 @@ def _infill_file(
     unwanted: list[str],
     model: str | None,
     device: str | None,
-    settings: "Settings",
+    settings: Settings,
     quiet: bool,
     how: dict[str, Any],
 ) -> None:
     if source is None or output is None:
-        there, missing = ("--output", "--input") if source is None else ("--input", "--output")
-        raise ValueError(f"{there} fills a file and needs {missing} as well")
+        if source is None:
+            raise ValueError("--output is for a file that is filled, and needs --input; save texts with > instead")
+        raise ValueError("--input needs --output as well, a file or - for stdout")
     if unwanted:
         also = ' (a line may have "free" instead of "text", and "fills")'
         raise ValueError(f"--input and --output fill a file; leave out {unwanted[0]}{also}")
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ddot.infill.jsonl import STREAM, Job
-    from ddot.infill.model import EMBEDDED_NAME
+    from ddot.infill.jsonl import STREAM, Job, Share, check_files
+    from ddot.network.places import EMBEDDED_NAME
+
+    check_model(model, how["precision"], how["threads"])  # before torch is imported
+    check_files(Share(source), output)
     from ddot.training.distributed import barrier, largest, processes
 
     with processes(device or ("cuda" if cuda() else "cpu"), patience=timedelta(days=30)) as (rank, world, where):
@@ -245,7 +281,7 @@ def _infill_file(
 def lengths(
     text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
     seed: Seed = 0,
-    rollouts: Annotated[int, typer.Option(help="Number of quick fillings that are counted.")] = 16,
+    rollouts: Annotated[int, typer.Option(help="Number of quick fillings that are counted.")] = ROLLOUTS,
     model: ModelName = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -254,9 +290,7 @@ def lengths(
 
     Example: ddot lengths "He was born in ___ and moved away because ___."
     """
-    from ddot.infill.model import Model
-
-    Model.request(text)  # report mistakes before a model is loaded
+    to_count(text, seed, rollouts)  # mistakes are told before a model is loaded
     for number, shares in enumerate(load_model(model, device).lengths(text, seed, rollouts), 1):
         if as_json:
             print(json.dumps({"blank": number, "words": shares}))
@@ -269,7 +303,9 @@ def lengths(
 @app.command()
 def score(
     text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
-    fills: Annotated[list[str], typer.Option("--fills", help="A fill of your own for each blank in turn.")],
+    fills: Annotated[
+        list[str], typer.Option("--fills", metavar="TEXT", help="A fill of your own for each blank in turn.")
+    ],
     steps: Steps = 16,
     model: ModelName = None,
     device: Device = None,
@@ -280,9 +316,7 @@ def score(
 
     Example: ddot score "I like ___ tea." --fills "green"
     """
-    from ddot.infill.model import Model
-
-    Model.request(text, fills=fills)  # report mistakes before a model is loaded
+    to_judge(text, fills, Settings(steps=steps))  # mistakes are told before a model is loaded
     found = load_model(model, device, precision).scored(text, fills, steps=steps)
     if as_json:
         print(json.dumps({**asdict(found), "steps": steps}, ensure_ascii=False))
@@ -301,6 +335,7 @@ def info(
 
     Example: ddot info
     """
+    check_model(model)
     from ddot.network.embedded import about
 
     print(json.dumps(about(model), indent=1))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, app, load_model
+from ddot.cli.app import Device, ModelName, app, flag, load_model
 
 
 @app.command()
@@ -18,12 +18,14 @@ def serve(
     api_key_file: Annotated[
         Path | None, typer.Option(help="Require the key in this file (Bearer); or set DDOT_API_KEY.")
     ] = None,
-    allow_origin: Annotated[list[str], typer.Option(help="Another web origin that is allowed, or *.")] = [],  # noqa: B006
-    allow_host: Annotated[list[str], typer.Option(help="Another host name of this server, or *.")] = [],  # noqa: B006
+    allow_origin: Annotated[
+        list[str], typer.Option(metavar="ORIGIN", help="Another web origin that is allowed, or *.")
+    ] = [],  # noqa: B006
+    allow_host: Annotated[list[str], typer.Option(metavar="NAME", help="Another host name of this server, or *.")] = [],  # noqa: B006
     queue: Annotated[int, typer.Option(help="Requests that may wait; more are answered 503.")] = 64,
     time_limit: Annotated[float, typer.Option(help="Seconds within which a request is answered.")] = 60.0,
     drain: Annotated[float, typer.Option(help="Seconds to finish what is under way at SIGTERM.")] = 30.0,
-    access_log: Annotated[bool, typer.Option("--access-log", help="Log a JSON line per request to stderr.")] = False,
+    access_log: Annotated[bool, flag("--access-log", "Log a JSON line per request to stderr.")] = False,
 ) -> None:
     """Serve a page, an HTTP API, and the infilling endpoints of llama.cpp and OpenAI.
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, load_model, numbers, show
+from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, flag, load_model, numbers, show
 
 
 @bench.command("coupling")
@@ -118,9 +118,7 @@ def bench_serve(
     clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
     requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Stop sending requests after this many seconds.")] = 120.0,
-    no_http: Annotated[
-        bool, typer.Option("--no-http", help="Ask only the queue, in this process; needs no web framework.")
-    ] = False,
+    no_http: Annotated[bool, flag("--no-http", "Ask only the queue, in this process; needs no web framework.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Requests per second, p50 and p95 of a server with 1, 4, 16 and 64 clients; errors, and answers that differ from

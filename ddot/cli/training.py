@@ -8,21 +8,31 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, Seed, app, cuda, say
+from ddot.cli.app import Device, ModelName, Seed, app, check_model, cuda, flag, say
+
+
+def check_texts(sources: list[str]) -> None:
+    """Refuse missing files before torch is imported."""
+    from ddot.data.sources import read
+
+    for source in sources:
+        read(source)
 
 
 @app.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe: toy, smollm2, …; a wrong name lists them all.")],
     output: Annotated[Path, typer.Option(help="Folder of the run; a model folder afterwards.")],
-    settings: Annotated[list[str], typer.Option("--set", help="Override a setting: training.steps=200.")] = [],  # noqa: B006
-    resume: Annotated[bool, typer.Option("--resume", help="Resume from the last complete checkpoint.")] = False,
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="NAME=VALUE", help="Override a setting: training.steps=200.")
+    ] = [],  # noqa: B006
+    resume: Annotated[bool, flag("--resume", "Resume from the last complete checkpoint.")] = False,
 ) -> None:
     """Train a recipe. Start it with torchrun for several GPUs or machines.
 
     Example: ddot train toy --output runs/toy
     """
-    from ddot.network.embedded import EMBEDDED
+    from ddot.network.places import EMBEDDED
     from ddot.training import recipes
     from ddot.training.config import override
     from ddot.training.loop import train as train_run
@@ -55,10 +65,12 @@ def finetune(
 
     Example: ddot finetune my-texts.txt --output my-model
     """
+    check_texts(texts)
+    check_model(model)
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    from ddot.network.embedded import find
+    from ddot.network.places import find
     from ddot.training.finetune import finetune as train_on
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -94,7 +106,7 @@ def convert(
     tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json for checkpoints without one.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Prune the vocabulary to this packed corpus's or model's.")] = None,
     least: Annotated[int, typer.Option(help="With --keep: tokens that occur at least this often.")] = 1,
-    int8: Annotated[bool, typer.Option("--int8", help="Store a model folder of ours in 8 bits.")] = False,
+    int8: Annotated[bool, flag("--int8", "Store a model folder of ours in 8 bits.")] = False,
 ) -> None:
     """Convert a public checkpoint to a model folder, or a model folder to 8 bits.
 
@@ -125,12 +137,13 @@ def prepare(
     without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are excluded.")] = [],  # noqa: B006
     limit: Annotated[int | None, typer.Option(help="Maximum number of documents.")] = None,
     shard_mb: Annotated[int, typer.Option(help="Megabytes per shard.")] = 1024,
-    apart: Annotated[bool, typer.Option("--apart", help="Treat every sentence as a text of its own.")] = False,
+    apart: Annotated[bool, flag("--apart", "Treat every sentence as a text of its own.")] = False,
 ) -> None:
     """Pack text into token shards that training reads without the text.
 
     Example: ddot prepare news.txt.xz --tokenizer runs/base/smollm2 --output runs/data/news
     """
+    check_texts(sources)
     from ddot.data.prepare import prepare as pack_sources
 
     meta = pack_sources(sources, tokenizer, output, split, form, field, without, limit, shard_mb << 20, apart)

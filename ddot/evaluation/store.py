@@ -54,7 +54,7 @@ def _lines(file: Path, data: bytes) -> list[Raw]:
             cut = "; it was cut off: remove it, or resume what wrote it" * (number == len(lines))
             raise ValueError(f"{file}, line {number}: wanted JSON, got '{line[:40]}' ({why}){cut}") from None
         if not isinstance(row, dict):
-            raise ValueError(f"{file}, line {number}: wanted a JSON object, got a {type(row).__name__}")
+            raise ValueError(f"{file}, line {number}: wanted a JSON object, got '{line[:40]}'")
         found.append(Raw(row, place=f"{file}, line {number}"))
     return found
 

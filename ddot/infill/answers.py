@@ -11,9 +11,9 @@ from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.passes import CANDIDATES
-from ddot.infill.settings import Settings
+from ddot.infill.request import Request
 from ddot.infill.spacing import set_fills
-from ddot.infill.template import Template, avoided, lock
+from ddot.infill.template import avoided, lock
 from ddot.infill.view import SLOTS, raw_fill, view, window
 from ddot.infill.writing import WARMER, forced, judge, shown, write
 
@@ -38,35 +38,6 @@ class Infill:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
-
-    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: at most
-    so many in each blank. `begin`: the letters the first fill begins with.
-    """
-
-    template: Template
-    whole: Template
-    locked: tuple[str | None, ...]
-    settings: Settings = field(default_factory=Settings)
-    located: bool = True
-    seconds: float | None = None
-    tokens: int | None = None
-    begin: str = ""
-
-    @property
-    def slots(self) -> int:
-        """How many the network reads at once."""
-        return SLOTS if self.seconds is None or self.seconds > _QUICKLY else _NARROW
-
-    @property
-    def tries(self) -> int:
-        """How many attempts are made before any is warmed up."""
-        n = self.settings.n
-        return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
-
-
-@dataclass(frozen=True)
 class Answer:
     """An infill, the number of the attempt it came from, and how many tokens were filled in."""
 
@@ -83,6 +54,11 @@ class Answers:
     read: int
     reading: float
     seconds: float
+
+
+def slots_of(request: Request) -> int:
+    """How many the network reads at once."""
+    return SLOTS if request.seconds is None or request.seconds > _QUICKLY else _NARROW
 
 
 class Attempt:
@@ -103,7 +79,7 @@ class Attempt:
     def window(self, tokenizer: Tokenizer) -> Window:
         """The next window, in the text as it is filled so far."""
         template, located = self.request.template, self.request.located
-        part = window(template, set_fills(template, self.raw), tokenizer, located, self.request.slots)
+        part = window(template, set_fills(template, self.raw), tokenizer, located, slots_of(self.request))
         seen = view(part.template, tokenizer, located, part.begins, part.ends)
         self.read = self.read or len(seen.prompt)
         key = fold(self.key, len(self.raw))
@@ -178,7 +154,7 @@ def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]
     """The answers to all requests, best first; they always include the one that n = 1 gives."""
     start = time.perf_counter()
     if engine.writes:
-        requests = yield from _located(requests, engine)
+        requests = yield from located(requests, engine)
     found = yield from (_written if engine.writes else _attempted)(requests, engine)
     seconds = time.perf_counter() - start
     return [_finished(*each, seconds) for each in zip(requests, found, strict=True)]
@@ -192,12 +168,12 @@ def _finished(request: Request, found: Answers, seconds: float) -> Answers:
     return replace(found, best=[replace(a, infill=_unlocked(a.infill, request)) for a in kept], seconds=seconds)
 
 
-def _located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]:
+def located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]:
     """Free texts with their gaps located: those that the network would rather not leave empty, or the likeliest one.
 
     Writing into located gaps, with an outline that shows them, reads far better than deciding on the way.
     """
-    located = []
+    found = []
     for request in requests:
         if not request.located:
             attempt, ends = Attempt(request, 0), list[float]()
@@ -211,8 +187,8 @@ def _located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]
             template = lock(request.whole, fills)
             blanks = tuple(replace(blank, least=max(1, blank.least)) for blank in template.blanks)
             request = replace(request, template=replace(template, blanks=blanks), locked=fills, located=True)
-        located.append(request)
-    return located
+        found.append(request)
+    return found
 
 
 def _written(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:

@@ -19,8 +19,9 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt64
 from torch import Tensor
 
-from ddot.core.annealing import greedy
+from ddot.core.annealing import Annealing, Tempered, greedy, greedy_words
 from ddot.core.codes import UNKNOWN
+from ddot.core.positions import Terminal, grid_terminal, random_terminal
 from ddot.core.projections import (
     keep_in_gaps,
     keep_out_of_closed,
@@ -37,7 +38,7 @@ from ddot.infill.alphabet import Alphabet
 from ddot.infill.draft import rules
 from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
 from ddot.infill.scoring import Recorder, Tokens, length_chances_of, score_of
-from ddot.infill.settings import TERMINALS, Settings
+from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, avoided
 from ddot.infill.view import SLOTS, Span, View, lay_out
 from ddot.infill.word_rules import Avoiding, Forced, Fresh, Pieces, WithinWords
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 TRIES = 20  # to do without words that are to be avoided
+_TERMINALS: dict[str, Terminal] = {"grid": grid_terminal, "random": random_terminal}
 Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
 Plans = dict[Hashable, Chances]  # of prompts already read
 
@@ -370,7 +372,7 @@ class Engine:
 
     def _alike(self, sample: Sample) -> Hashable:
         settings = sample.window.settings
-        how = settings.anneal, settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
+        how = annealing(settings), settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
         return how, sample.steps, self.sample_slots(sample), sample.banned, sample.forced is None
 
     def sample_slots(self, sample: Sample) -> int:
@@ -417,7 +419,7 @@ class Engine:
             )
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
-        reveal: Reveal = WithinWords(MostCertainFirst(first.window.settings.anneal), self.alphabet, spans)
+        reveal: Reveal = WithinWords(MostCertainFirst(annealing(first.window.settings)), self.alphabet, spans)
         rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
         if first.forced is not None:
             reveal, rules = MostCertainFirst(greedy), (*record, Forced(self._given_tokens(samples, L)))
@@ -438,8 +440,8 @@ class Engine:
     def _moving(self, settings: Settings, prompts: Sequence[Prompt], L: int, rules: tuple[Restriction, ...]) -> DDOT:
         """Slots find their places in any blank; [pad]s decide how many words there are."""
         return DDOT(
-            terminal=TERMINALS[settings.terminal or "grid"],
-            reveal=Leap(settings.anneal),
+            terminal=_TERMINALS[settings.terminal or "grid"],
+            reveal=Leap(annealing(settings)),
             projections=kept(self.model, prompts, L),
             restrictions=rules,
         )
@@ -454,11 +456,18 @@ class Engine:
             for span, after in zip(sample.spans, sample.window.view.after, strict=True):
                 gap[row, span.start : span.stop] = after + 1
         return DDOT(
-            terminal=TERMINALS[samples[0].window.settings.terminal or "grid"],
+            terminal=_TERMINALS[samples[0].window.settings.terminal or "grid"],
             reveal=reveal,
             projections=(keep_prompt_order, keep_in_gaps(gap.to(self.model.device)), keep_word_order(vocabulary)),
             restrictions=(without(vocabulary.pad, vocabulary.sep), without_echo(vocabulary), *rules),
         )
+
+
+def annealing(settings: Settings) -> Annealing:
+    """How a token is chosen from its distribution."""
+    if settings.temperature > 0:
+        return Tempered(settings.temperature, settings.top_p)
+    return greedy if settings.terminal is None else greedy_words
 
 
 def kept(model: Denoiser, prompts: Sequence[Prompt], L: int) -> tuple[Projection, ...]:

@@ -11,12 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ddot.core.records import State, Vocabulary
 from ddot.files import write_whole
-from ddot.infill.alphabet import Alphabet
-from ddot.infill.view import View
+
+if TYPE_CHECKING:  # a trace is read without torch
+    from ddot.core.records import State, Vocabulary
+    from ddot.infill.alphabet import Alphabet
+    from ddot.infill.view import View
 
 MASKED = "░"
 
@@ -37,7 +39,7 @@ class Frame:
         return "".join(f" {MASKED}" if self.pieces[i] is None else str(self.pieces[i]) for i in order).strip()
 
 
-def frame_of(state: State, seen: View, alphabet: Alphabet, vocabulary: Vocabulary, row: int = 0) -> Frame:
+def frame_of(state: "State", seen: "View", alphabet: "Alphabet", vocabulary: "Vocabulary", row: int = 0) -> Frame:
     """How a row of a state looks while this view of a text is filled."""
     given = state.is_prompt[row].tolist()
     prompt = iter(seen.pieces)  # given slots are in the order of the text

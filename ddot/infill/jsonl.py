@@ -9,6 +9,8 @@ import errno
 import io
 import json
 import os
+import re
+import shlex
 import stat
 import sys
 from collections import deque
@@ -17,16 +19,23 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from itertools import islice, takewhile, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddot.files import UNPACKING, is_packed, opened, pack_file, write_all, writing
-from ddot.infill.answers import Answers, Request
-from ddot.infill.model import EMBEDDED_NAME, Model
+from ddot.infill.mistakes import COMMAND_LINE, JSON, told
+from ddot.infill.request import Request, request
 from ddot.infill.settings import Settings
 from ddot.interrupts import interruptions
+from ddot.network.places import EMBEDDED_NAME
+
+if TYPE_CHECKING:  # files are checked before torch is imported
+    from ddot.infill.answers import Answers
+    from ddot.infill.model import Model
 
 STREAM = Path("-")  # stdin or stdout
 _LONGEST = 1 << 26  # bytes of a line
+_LOOKED_AT = 20  # lines: if none of these is meant as JSON, the file is not
+_BY_NAME = {".gz": "zcat", ".xz": "xzcat"}
 NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
 _OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
@@ -72,13 +81,15 @@ def read_object(number: int, asked: Any, settings: Settings) -> Line:
     carried = {name: value for name, value in asked.items() if name not in _OURS}
     try:
         given = [name for name in ("text", "free") if asked.get(name) is not None]
-        if len(given) != 1 or not isinstance(asked[given[0]], str):
+        if len(given) != 1:
             has = ", ".join(map(str, asked)) or "nothing"
             raise ValueError(f'line {number} needs either "text" or "free", a string; it has {has}')
-        request = Model.request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
-        return Line(known, request, carried=carried)
+        if not isinstance(asked[given[0]], str):
+            raise ValueError(f'line {number} has {JSON.value(asked[given[0]])} as "{given[0]}"; wanted a string')
+        wanted = request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
+        return Line(known, wanted, carried=carried)
     except ValueError as error:
-        return Line(known, error=str(error), carried=carried)
+        return Line(known, error=told(error, JSON), carried=carried)
 
 
 def read_text(number: int, line: bytes, settings: Settings, free: bool = False) -> Line:
@@ -87,9 +98,9 @@ def read_text(number: int, line: bytes, settings: Settings, free: bool = False) 
         text = _decoded(number, line.removesuffix(b"\n"))
         if free and "___" in text:
             raise ValueError("there is a blank, but --free text goes where it fits; leave out ___ or --free")
-        return Line(number, Model.request(text, settings, free))
+        return Line(number, request(text, settings, free))
     except ValueError as error:
-        return Line(number, error=f"line {number}: {error}")
+        return Line(number, error=f"line {number}: {told(error, COMMAND_LINE)}")
 
 
 def _decoded(number: int, line: bytes) -> str:
@@ -107,7 +118,7 @@ def lines_of(readline: Callable[[int], bytes]) -> Iterator[bytes]:
         yield line
 
 
-def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, Answers | None]]:
+def answer_lines(model: "Model", lines: Iterable[Line]) -> "Iterator[tuple[Line, Answers | None]]":
     """Each line, in order, with its answers; None where there is nothing to answer."""
     waiting: deque[Line] = deque()
 
@@ -127,7 +138,7 @@ def answer_lines(model: Model, lines: Iterable[Line]) -> Iterator[tuple[Line, An
     yield from failed()
 
 
-def output_of(model_name: str, line: Line, found: Answers | None) -> dict[str, Any]:
+def output_of(model_name: str, line: Line, found: "Answers | None") -> dict[str, Any]:
     if found is None or line.request is None:
         return {"id": line.id, **line.carried, "error": line.error}
     settings = line.request.settings
@@ -193,8 +204,8 @@ class Job:
     ):
         self.share, self.output, self.settings = Share(source, rank, world), output, settings or Settings()
         self.model_name, self.rank, self.world = model_name, rank, world
-        self.streams_out = output == STREAM or (output.exists() and not output.is_file())
-        _check_files(self.share, output, self.streams_out)
+        self.streams_out = _streams(output)
+        check_files(self.share, output)
         self._pipe = _reached(output) if self.streams_out and output != STREAM else None
         self.part = self._part(rank)
         self.lines: Iterator[tuple[int, bytes]] = iter(self.share)
@@ -234,7 +245,7 @@ class Job:
             return open(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         return open(self.part if self._pipe is None else self._pipe, "ab" if self._pipe is None else "wb", buffering=0)
 
-    def run(self, model: Model, each: Callable[[int], None] = lambda done: None) -> Summary:
+    def run(self, model: "Model", each: Callable[[int], None] = lambda done: None) -> Summary:
         """Fill the lines that are left. `each` is called with the number of lines done.
 
         After an interruption the lines at work are finished; while a stream is waited for it takes effect at once.
@@ -318,7 +329,7 @@ class Job:
 
 
 def fill_file(
-    model: Model,
+    model: "Model",
     source: Path | str,
     output: Path | str,
     settings: Settings | None = None,
@@ -332,18 +343,34 @@ def fill_file(
     return summary
 
 
-def _check_files(share: Share, output: Path, streams_out: bool) -> None:
+def _streams(output: Path) -> bool:
+    return output == STREAM or (output.exists() and not output.is_file())
+
+
+def check_files(share: Share, output: Path) -> None:
+    """Refuse a source that cannot be read as JSON lines, and an output that cannot be written."""
     source = share.source
     if source == STREAM and sys.stdin is None:
         raise ValueError("stdin is closed; wanted JSON lines there, or a file as --input")
     if source != STREAM and (source.is_dir() or not source.exists()):
         wrong = f"{source} is a folder" if source.is_dir() else f"no file at {source}"
         raise FileNotFoundError(f'{wrong}; wanted a file of JSON lines with "text"')
-    if share.world > 1 and (share.is_stream or streams_out):
+    if share.world > 1 and (share.is_stream or _streams(output)):
         raise ValueError("several processes can share a file only, not a stream; give --input and --output a file")
     if not share.is_stream:
-        if b"\0" in next(iter(share), (0, b""))[1]:
+        first = [line for _, line in islice(Share(source), _LOOKED_AT)]
+        if first and b"\0" in first[0]:
             raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
+        if first and re.match(rb"\s*\[\s*(\{|$)", first[0]):
+            lines = f"jq -c '.[]' {shlex.quote(str(source))}"
+            raise ValueError(f"{source} is one JSON array; {_WANTED} a line: {lines} writes it so")
+        if first and not any(map(_is_meant_as_json, first)):
+            begins = json.dumps(first[0].decode(errors="replace").strip()[:40], ensure_ascii=False)
+            reads = f"{_BY_NAME.get(source.suffix, 'cat')} {shlex.quote(str(source))}"
+            raise ValueError(
+                f"{source} is no file of JSON lines, it begins {begins}; {_WANTED} a line, or, for plain texts, one a "
+                f"line: {reads} | ddot infill"
+            )
         if output.exists() and output.samefile(source):
             raise ValueError(f"{output} is the input itself; choose another --output")
     elif source != STREAM and _is_device(source):
@@ -356,6 +383,17 @@ def _check_files(share: Share, output: Path, streams_out: bool) -> None:
     place = output if output.exists() else output.parent
     if not os.access(place, os.W_OK):
         raise ValueError(f"{place} may not be written to; choose another --output, or change its permissions")
+
+
+def _is_meant_as_json(line: bytes) -> bool:
+    """Whether a line is JSON, or an object that is cut off or misspelt."""
+    if line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+        return True
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_device(path: Path) -> bool:

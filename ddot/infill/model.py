@@ -17,27 +17,25 @@ import torch
 from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill import answers
-from ddot.infill.answers import Answer, Answers, Attempt, Infill, Request
+from ddot.infill.answers import Answer, Answers, Attempt, Infill
 from ddot.infill.candidates import Candidate, candidates
 from ddot.infill.engine import ALONE, GPU, Engine, Shape, Step, Steps, Window
 from ddot.infill.frames import Frame, frame_of
+from ddot.infill.mistakes import Mistake
+from ddot.infill.request import ROLLOUTS, Fills, Request, request, template_of, to_count, to_judge
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
-from ddot.infill.settings import Options, Settings, short, whole_number
-from ddot.infill.template import Template, lock, parse
-from ddot.infill.template import free as words_in_order
+from ddot.infill.settings import PRECISIONS, Options, Settings, one_of, whole_number
 from ddot.infill.view import SLOTS, View, view, window
 from ddot.network.denoiser import Denoiser, compile_blocks
 from ddot.network.devices import device_of
-from ddot.network.embedded import find, is_compressed, is_untrained
 from ddot.network.folder import load_model
 from ddot.network.int8 import available
+from ddot.network.places import EMBEDDED_NAME, find, is_compressed, is_untrained
 
-EMBEDDED_NAME = "ddot"  # of the model that ships
 _AT_ONCE = 1024  # texts at work on a GPU: enough for full batches, few enough to be finished after Ctrl-C
 
 T = TypeVar("T")
 R = TypeVar("R")
-Fills = Sequence[str | None]
 
 
 class Model:
@@ -76,26 +74,14 @@ class Model:
             (found,) = self.answers([self.request(text, Settings(**settings), free, fills)])
             return [each.infill for each in found.best]
         if not (isinstance(text, list) and all(isinstance(each, str) for each in text)):
-            raise ValueError(f"text is {short(text)}; wanted a string, or a list of strings")
+            raise Mistake(lambda say: f"text is {say.value(text)}; wanted a string, or a list of strings")
         if fills is not None:
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
         requests = [self.request(each, Settings(**settings), free) for each in text]
         return [[each.infill for each in found.best] for found in self.answers(requests)]
 
-    @staticmethod
-    def request(
-        text: str | Template,
-        settings: Settings | None = None,
-        free: bool = False,
-        fills: Fills | None = None,
-        seconds: float | None = None,
-    ) -> Request:
-        """A text to fill, checked: mistakes raise a ValueError here, before any work is done."""
-        if fills is not None and not isinstance(fills, list | tuple):
-            raise ValueError(f"fills is {short(fills)}; wanted a list with a string or None for each blank")
-        template = Model.template(text, free)
-        locked = (None,) * len(template.blanks) if fills is None else tuple(fills)
-        return Request(lock(template, locked), template, locked, settings or Settings(), not free, seconds)
+    request = staticmethod(request)
+    template = staticmethod(template_of)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answers]:
         """The answers to many requests, in order, with a bounded number of them at work at any time."""
@@ -106,14 +92,12 @@ class Model:
         (found,) = yield from inside(self._computing, answers.answers([request], self.engine))
         return found
 
-    @staticmethod
-    def template(text: str | Template, free: bool = False) -> Template:
-        """How a text is read: literals and blanks."""
-        if isinstance(text, Template):
-            return text
-        if not isinstance(text, str):
-            raise ValueError(f"text is {short(text)}; wanted a string")
-        return words_in_order(text) if free else parse(text)
+    def located(self, request: Request) -> Steps[Request]:
+        """The request with the gaps of a free text that will be filled as its only blanks, if they are known before."""
+        if not self.engine.writes:
+            return request
+        (found,) = yield from inside(self._computing, answers.located([request], self.engine))
+        return found
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
@@ -149,12 +133,11 @@ class Model:
             if step.state is not None:
                 yield frame_of(step.state, seen, self.engine.alphabet, self.tokenizer.vocabulary)
 
-    def lengths(self, text: str, seed: int = 0, rollouts: int = 8, steps: int = 4) -> list[dict[int, float]]:
+    def lengths(self, text: str, seed: int = 0, rollouts: int = ROLLOUTS, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
-        whole_number("rollouts", rollouts, 1, 10_000)
-        request = self.request(text, Settings(seed=seed, steps=steps, temperature=1.0))
-        counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
-        for answer in self._drawn(request, rollouts):
+        asked = to_count(text, seed, rollouts, steps)
+        counts: list[dict[int, float]] = [{} for _ in asked.template.blanks]
+        for answer in self._drawn(asked, rollouts):
             for count, each in zip(counts, answer.infill.fills, strict=True):
                 words = len(each.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
@@ -169,11 +152,8 @@ class Model:
 
     def scored(self, text: str, fills: Sequence[str], *, steps: int = 16) -> Infill:
         """A text with fills of your own, one a blank, scored as `infill` scores its own; `scores` has that of each."""
-        if isinstance(fills, list | tuple) and None in fills:
-            raise ValueError("fills has None; give the fill of every blank")
-        request = self.request(text, Settings(steps=steps))
-        lock(request.template, self.request(text, fills=fills).locked)  # as many as blanks, within their bounds
-        return result_of(inside(self._computing, answers.judged(request, fills, self.engine)))
+        asked = to_judge(text, fills, Settings(steps=steps))
+        return result_of(inside(self._computing, answers.judged(asked, fills, self.engine)))
 
     def score(self, text: str, fills: Sequence[str], *, steps: int = 16) -> float:
         """How likely fills of your own are: comparable with the scores of `infill`."""
@@ -221,16 +201,17 @@ def load(
     """
     whole_number("threads", threads, 1)
     if model is not None and not isinstance(model, str | Path):
-        raise ValueError(f"model is {short(model)}; wanted a folder, owner/name on the hub, or nothing")
-    if precision not in ("auto", "int8", "float32"):
-        raise ValueError(f"precision is '{precision}'; there are auto, int8 and float32")
+        raise Mistake(lambda say: f"model is {say.value(model)}; wanted a folder, owner/name on the hub, or nothing")
+    one_of("precision", precision, PRECISIONS)
     folder = find(model)
     where = device_of(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
     can = where.type == "cpu" and available()
     if precision == "int8" and not can:
-        raise ValueError(f"int8 runs on a CPU with oneDNN only, not on {where}; use precision='float32'")
+        raise Mistake(
+            lambda say: f"int8 runs on a CPU with oneDNN only, not on {where}; use float32 as {say.name('precision')}"
+        )
     if compile and where.type != "cuda":
-        raise ValueError(f"compiling pays on a GPU only, not on {where}; leave compile out")
+        raise Mistake(lambda say: f"compiling pays on a GPU only, not on {where}; leave out {say.name('compile')}")
     int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
     if is_untrained(folder):
         warnings.warn(

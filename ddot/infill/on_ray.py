@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ddot.infill.jsonl import answer_lines, output_of, read_object
+from ddot.infill.mistakes import PYTHON
 from ddot.infill.model import load
-from ddot.infill.settings import Options, Settings, short, whole_number
+from ddot.infill.settings import Options, Settings, whole_number
 from ddot.version import install_command
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def on_ray(
     except ImportError:
         raise ValueError(f"on_ray needs the extra `ray`: {install_command('ray')}") from None
     if not isinstance(dataset, Dataset):
-        raise ValueError(f"dataset is {short(dataset)}; wanted a ray.data.Dataset, as ray.data.read_json gives")
+        raise ValueError(f"dataset is {PYTHON.value(dataset)}; wanted a ray.data.Dataset, as ray.data.read_json gives")
     whole_number("batch_size", batch_size, 1)
     whole_number("concurrency", concurrency, 1)
     names = set(dataset.columns() or ())

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict
 
-from ddot.core.annealing import Annealing, Tempered, greedy, greedy_words
-from ddot.core.positions import Terminal, grid_terminal, random_terminal
+from ddot.infill.mistakes import Mistake
 
-TERMINALS: dict[str, Terminal] = {"grid": grid_terminal, "random": random_terminal}
+TERMINALS = ("grid", "random")
+PRECISIONS = ("auto", "int8", "float32")
 
 
 class Options(TypedDict, total=False):
@@ -47,17 +47,18 @@ class Settings:
         for name in ("temperature", "top_p"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"{name} is {short(value)}; wanted a number")
+                raise _wrong(name, value, "; wanted a number")
         if not 0 <= self.temperature <= 10:
-            raise ValueError(f"temperature is {self.temperature}; it must be between 0 (the likeliest) and 10")
+            raise _wrong("temperature", self.temperature, "; it must be between 0 (the likeliest) and 10")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
-        if self.terminal is not None and (not isinstance(self.terminal, str) or self.terminal not in TERMINALS):
-            raise ValueError(f"terminal is {short(self.terminal)}; there are {', '.join(TERMINALS)}")
+            raise _wrong("top_p", self.top_p, "; it must be above 0 and at most 1")
+        if self.terminal is not None:
+            one_of("terminal", self.terminal, TERMINALS)
         if not isinstance(self.avoid, list | tuple) or not all(isinstance(word, str) for word in self.avoid):
-            raise ValueError(f"avoid is {short(self.avoid)}; wanted a list of words")
-        if not all(any(map(str.isalnum, word)) for word in self.avoid):
-            raise ValueError(f"avoid is {short(self.avoid)}; each must be a word, or words, of letters or digits")
+            raise _wrong("avoid", self.avoid, "; wanted a list of words")
+        for word in self.avoid:
+            if not any(map(str.isalnum, word)):
+                raise _wrong("avoid", word, ", which is no word; each must have letters or digits", "has")
         object.__setattr__(self, "avoid", tuple(dict.fromkeys(" ".join(word.split()) for word in self.avoid)))
 
     def updated(self, given: Mapping[str, Any]) -> "Settings":
@@ -65,24 +66,21 @@ class Settings:
         names = [field.name for field in fields(self) if given.get(field.name) is not None]
         return replace(self, **{name: given[name] for name in names})
 
-    @property
-    def anneal(self) -> Annealing:
-        """How a token is chosen from its distribution."""
-        if self.temperature > 0:
-            return Tempered(self.temperature, self.top_p)
-        return greedy if self.terminal is None else greedy_words
-
 
 def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> None:
     """Refuse a value that is not a whole number within these bounds."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} is {short(value)}; wanted a whole number")
+        raise _wrong(name, value, "; wanted a whole number")
     if (least is not None and value < least) or (most is not None and value > most):
         wanted = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise ValueError(f"{name} is {value}; it must be {wanted}")
+        raise _wrong(name, value, f"; it must be {wanted}")
 
 
-def short(value: object) -> str:
-    """A value as it is quoted in an error."""
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "…"
+def one_of(name: str, value: object, there: Sequence[str]) -> None:
+    """Refuse a value that is not one of these names."""
+    if not isinstance(value, str) or value not in there:
+        raise _wrong(name, value, f"; there are {', '.join(there)}")
+
+
+def _wrong(name: str, value: object, wanted: str, verb: str = "is") -> Mistake:
+    return Mistake(lambda say: f"{say.name(name)} {verb} {say.value(value)}{wanted}")

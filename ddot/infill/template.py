@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddot.infill.mistakes import Mistake
+
 LONGEST = 64  # largest bound of a blank, in words
 
 # The look-behind takes all backslashes at once: trying each of a million would take quadratic time.
@@ -89,8 +91,12 @@ def parse(source: str) -> Template:
         literals.append([])
     literals[-1].append(source[place:])
     if not blanks:
-        raise ValueError(
-            f"there is no blank in {_short(source)}; write ___ where words are missing, or ask for free infilling"
+        short = _short(source)
+        raise Mistake(
+            lambda say: (
+                f"there is no blank in {short}; write ___ where words are missing, or give {say.free} to keep "
+                "these words and add others"
+            )
         )
     return Template(tuple("".join(pieces) for pieces in literals), tuple(blanks))
 
@@ -167,11 +173,12 @@ def between(before: str, after: str, most: int | None = None) -> Template:
 def lock(template: Template, fills: Sequence[str | None]) -> Template:
     """The template with some blanks replaced by their fills; None leaves a blank open."""
     if len(fills) != len(template.blanks):
-        raise ValueError(
-            f"{len(fills)} fills for {len(template.blanks)} blanks; give one a blank, None to leave it open"
-        )
+        given, there = counted(len(fills), "fill"), counted(len(template.blanks), "blank")
+        raise Mistake(lambda say: f"{given} for {there}; give one for each, or {say.open} to leave it open")
     if wrong := [fill for fill in fills if not isinstance(fill, str | None)]:
-        raise ValueError(f"a fill is {_short(repr(wrong[0]))[1:-1]}; wanted a string, or None to leave its blank open")
+        raise Mistake(
+            lambda say: f"a fill is {say.value(wrong[0])}; wanted a string, or {say.open} to leave its blank open"
+        )
     literals, blanks = [template.literals[0]], []
     for number, (blank, fill) in enumerate(zip(template.blanks, fills, strict=True)):
         literal = template.literals[number + 1]
@@ -183,10 +190,15 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
             literals[-1] += fill + literal
         else:
             raise ValueError(
-                f"the fill {_short(fill)} has {len(fill.split())} words, but blank {number + 1} asks for {blank}; "
+                f"the fill {_short(fill)} has {counted(len(fill.split()), 'word')}, but blank {number + 1} asks for "
+                f"{blank}; "
                 "change one of them"
             )
     return Template(tuple(literals), tuple(blanks), template.apart)
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _check_characters(text: str) -> None:

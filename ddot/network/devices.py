@@ -11,7 +11,7 @@ def device_of(name: str) -> torch.device:
         raise ValueError(f"there is no device '{name}'; devices are cpu, cuda and mps") from None
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available.get(device.type, False):
-        raise ValueError(f"device is {name}, but torch finds no GPU here; use cpu")
+        raise ValueError(f"there is no {name} here: torch finds no GPU; use cpu")
     return device
 
 

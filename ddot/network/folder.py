@@ -24,6 +24,7 @@ from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.int8 import SCALE, decompress, run_in_int8
 from ddot.network.llama import LlamaConfig
+from ddot.network.places import model_folder, read_json
 
 # Classes that config.json names.
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
@@ -138,17 +139,6 @@ def save_model(
     (folder / "meta.json").write_text(json.dumps(meta, indent=1))
 
 
-def model_folder(path: Path | str) -> Path:
-    """The model folder a path refers to: itself, or the latest checkpoint of a run."""
-    path = Path(path)
-    for candidate in (path, path / "latest", *reversed(complete_steps(path))):
-        if (candidate / "config.json").is_file():
-            return candidate
-        if candidate != path and candidate.is_dir():
-            raise FileNotFoundError(f"the checkpoint {candidate.resolve()} has no config.json; it is damaged")
-    raise FileNotFoundError(f"no model at {path}; give a folder with config.json, or a run folder")
-
-
 def load_config(path: Path | str) -> DenoiserConfig:
     config = config_from_json(read_json(model_folder(path) / "config.json"))
     if not isinstance(config, DenoiserConfig):
@@ -219,20 +209,3 @@ def check_vocabulary(config: DenoiserConfig, tokenizer: Tokenizer, where: Path |
             f"the tokenizer in {where} has {tokenizer.vocabulary.base} tokens, the network {config.vocabulary.base}; "
             "use the tokenizer.json the network was trained with"
         )
-
-
-def complete_steps(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first. A folder gets such a name only when it is complete."""
-    return sorted(folder for folder in run.glob("step-*") if folder.is_dir())
-
-
-def read_json(file: Path) -> Any:
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} is missing")
-    try:
-        found = json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is damaged: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} is damaged: it holds a {type(found).__name__}, not an object")
-    return found

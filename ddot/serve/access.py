@@ -3,6 +3,7 @@
 import hmac
 import ipaddress
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,10 +86,24 @@ def is_public(host: str) -> bool:
     return not (host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback))
 
 
+def _is_open(path: Path) -> bool:
+    """Whether a path stands for what the shell has opened: /dev/stdin, or <(command)."""
+    return path == Path("/dev/stdin") or path.parent in (Path("/dev/fd"), Path("/proc/self/fd"))
+
+
+def _named(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
 def api_key_in(path: Path) -> str:
+    """The key in a file. A named pipe might be waited for, a device read, for ever; what the shell opened will end."""
     try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and _is_open(path)):
+            raise ValueError(f"{path} is {_named(kind)}; --api-key-file must be a text file that holds the key")
         with path.open(encoding="utf-8") as file:
-            key = file.read(_LONGEST_KEY).strip()  # a device may never end
+            key = file.read(_LONGEST_KEY).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ValueError(f"cannot read the API key in {path}: {reason}; name a text file that holds it") from None

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ddot.infill.alphabet import SMALL_WORDS
-from ddot.infill.answers import Answers, Request
+from ddot.infill.answers import Answers, slots_of
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
+from ddot.infill.request import Request
 from ddot.infill.settings import Settings
 from ddot.infill.template import between
 from ddot.infill.view import SLOTS, window
@@ -70,7 +71,7 @@ def middles(
 
 
 def _steps(model: Model, request: Request, whole: bool, stop: Sequence[str]) -> Steps[Middles]:
-    part = window(request.template, [], model.tokenizer, slots=request.slots)
+    part = window(request.template, [], model.tokenizer, slots=slots_of(request))
     letters = open_word(model, *request.template.literals)
     done = None
     if letters:

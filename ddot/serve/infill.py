@@ -3,12 +3,13 @@
 import time
 from collections.abc import Generator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from ddot.infill.answers import Answer, Answers, Request
+from ddot.infill.answers import Answer
 from ddot.infill.engine import Sample, Step, Steps
 from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
+from ddot.infill.request import Request
 from ddot.infill.template import Template
 from ddot.serve.requests import MOST_BLANKS, InfillRequest, check_work
 from ddot.serve.shared import Shared
@@ -16,6 +17,7 @@ from ddot.serve.shared import Shared
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
 Events = list[dict[str, Any]]
+R = TypeVar("R")
 
 
 def template_of(model: Model, asked: InfillRequest) -> Template:
@@ -45,7 +47,8 @@ def _steps(
     frames = Frames(model)
     stepped = model.watched if watched and isinstance(model, Shared) else model.steps
     start = time.perf_counter()
-    if watched:
+    if watched:  # frames count the blanks of a free text that are filled, and so must its literals
+        request = yield from _framed(model.located(request), None)
         yield [{"type": "start", "literals": request.template.literals, "locked": request.locked}]
     if watched and request.settings.n > 1:  # the answer of n = 1 is always among those of any n: show it first
         alone = replace(request, settings=replace(request.settings, n=1))
@@ -56,7 +59,7 @@ def _steps(
     return _reply(model, template, request, done.best, time.perf_counter() - start)
 
 
-def _framed(steps: Steps[Answers], frames: "Frames | None") -> Generator[Events, None, Answers]:
+def _framed(steps: Steps[R], frames: "Frames | None") -> Generator[Events, None, R]:
     while True:
         try:
             step = next(steps)

@@ -85,7 +85,7 @@ function fail(sentence) {
   $("found").hidden = $("watch").hidden = true; $("start").hidden = false;
   results = []; runs = new Map(); frames = [];
 }
-const inPageWords = (sentence) => sentence.replace(/^n\b/, "Fills").replace("ask for free infilling", "tick “only words in order” in the options");
+const inPageWords = (sentence) => sentence.replace(/^n\b/, "Fills").replace(/give "free" .*/, "tick “only words in order” in the options");
 function mistake() {  // what is wrong with the form, in its own words
   const text = $("text").value;
   if (!text.trim()) return "The text is empty; write a sentence with ___ where words are missing.";
@@ -133,7 +133,7 @@ async function ask(body, nextShape, pick) {  // `pick`: which fill to show once 
         shape = nextShape ?? {...plain(event), free: !!body.free};
         if (body.fills && !nextShape) shape.blanks.forEach((blank, i) => { blank.items[0].locked = body.fills[i] !== null; });
         const before = results;
-        results = event.results.map((each) => before.find((old) => old.text === each.text) ?? {...each, parts: partsOf(each)});
+        results = event.results.map((each) => before.find((old) => old.text === each.text) ?? {...each, said: each.text, parts: partsOf(each)});
         $("status").textContent = first ? `the first of ${sent.n}; the others follow` : `${results.length} ${results.length === 1 ? "fill" : "different fills"} in ${event.seconds.toFixed(1)} s`;
         if (chosen && results.includes(chosen) && (picked || pick === undefined)) { selected = results.indexOf(chosen); showList(); }
         else choose(first ? 0 : Math.min(pick ?? 0, results.length - 1), false);
@@ -178,6 +178,12 @@ function fillAgain() {
 /* ---- the text while it is filled: in reading order, all of it ---- */
 function reading(windows, number, step) {
   const part = windows[number], out = [], put = (kind, text) => { if (text) out.push(make("span", {class: kind}, text)); };
+  const done = number === windows.length - 1 && step === part.frames.length - 1 && results.find((each) => runs.get(each.attempt) === windows);
+  if (done) {  // with the spaces that only the whole text decides
+    const ends = done.spans.flatMap(([start, end], i) => template.locked[i] === null ? [start, end] : []);
+    [0, ...ends].forEach((from, k) => put(k % 2 ? "filled" : "given", done.said.slice(from, [...ends, done.said.length][k])));
+    return out;
+  }
   if (!part.slots) {  // words decide for themselves where they go: as they lie now
     const frame = part.frames[step], order = frame.positions.map((_, s) => s).sort((a, b) => frame.positions[a] - frame.positions[b] || a - b);
     for (const s of order) put(frame.kinds[s] === "prompt" ? "given" : frame.tokens[s] === null ? "masked" : "filled", frame.tokens[s] ?? " ░");
@@ -272,7 +278,7 @@ async function copy(text, button) {
 
 /* ---- drawing paths: time to the right, place downwards ---- */
 let frames = [], windows = [], part = 0, slots = [], at = 0, goal = 0, ticking = false, before = 0;
-const ROW = 23, GAP = 17;
+const ROW = 23, GAP = 17, CLOSE = 13, LEAST = 10, TOP = 14, BOTTOM = 30;  // pixels: of a word; between labels, if there is room, on the way, at least; above, below
 function follow(run, number) { if (windows !== run || part !== number || frames !== run[number].frames) { setUp(run, number); at = 0; } goal = frames.length - 1; if (calm.matches) at = goal; tick(); }
 function show(run, number) { setUp(run, number); at = goal = frames.length - 1; draw(true); }
 function setUp(run, number) {
@@ -299,20 +305,50 @@ function ascending(values) {  // the nearest numbers that never fall
   }
   return blocks.flatMap(([mean, count]) => Array(count).fill(mean));
 }
+function heights(places, filled, tall) {  // {of: the heights of words in the end, at: of a place between the first (0) and the last (1), apart, close: between labels in the end, and on the way}
+  // In the end words lie evenly. Where there is no room for a label each, the given ones are closer together.
+  const order = places.map((_, s) => s).sort((a, b) => places[a] - places[b] || a - b), many = filled.filter(Boolean).length;
+  const others = order.length - many, even = tall / order.length;
+  const wide = even < LEAST ? Math.max(LEAST, Math.min(GAP, (tall - 4 * others) / many)) : even, narrow = Math.max(1, (tall - many * wide) / others);
+  const room = order.map((s) => filled[s] ? wide : narrow), share = tall / room.reduce((a, b) => a + b, 0);
+  let sum = 0;
+  const drawn = room.map((each) => (sum += each * share) - each * share / 2), sorted = order.map((s) => places[s]);
+  const at = (place) => {
+    let low = 0, high = sorted.length - 1;
+    while (high - low > 1) { const middle = low + high >> 1; if (sorted[middle] <= place) low = middle; else high = middle; }
+    const gap = sorted[high] - sorted[low];
+    return gap ? drawn[low] + Math.max(0, Math.min(1, (place - sorted[low]) / gap)) * (drawn[high] - drawn[low]) : drawn[low];
+  };
+  const of = []; order.forEach((s, k) => { of[s] = drawn[k]; });  // some may lie in one place
+  return {of, at, apart: Math.max(LEAST, Math.min(GAP, wide * share)), close: Math.max(LEAST, Math.min(even < LEAST ? CLOSE : GAP, wide * share))};
+}
+function spread(labelled, gap, end) {  // the nearest heights to those of the words that are a gap apart
+  const settled = ascending(labelled.map((slot, k) => slot.tip[1] - gap * k)), after = (k) => gap * (labelled.length - 1 - k);
+  return settled.map((place, k) => Math.max(TOP + gap * k, Math.min(place + gap * k, end - after(k))));
+}
+function withLabels(words, apart) {  // those whose labels fit beside them where they end up, filled ones first
+  const kept = [];
+  for (const given of [false, true]) for (const word of words) {
+    if (word.given === given && kept.every((other) => Math.abs(word.goal - other.goal) >= apart - .01)) kept.push(word);
+  }
+  return kept;
+}
 function draw(atOnce) {
   if (!frames.length) return false;
   const stage = $("stage"), width = stage.clientWidth || 600, steps = frames[0].steps || 1, last = frames.at(-1);
-  const shown = slots.filter((slot, i) => !slot.edge && last.kinds[i] !== "pad").length;
+  const stays = slots.map((_, s) => last.kinds[s] !== "pad"), shown = slots.filter((slot, s) => !slot.edge && stays[s]).length;
   const height = Math.round(Math.min(Math.max(200, shown * ROW) + 34, Math.max(180, innerHeight * .62))), room = Math.min(130, width * .3);
   stage.setAttribute("viewBox", `0 0 ${width} ${height}`); stage.style.height = height + "px";
-  let low = -1, high = 1;
-  for (const frame of frames) for (const place of frame.positions) { low = Math.min(low, place); high = Math.max(high, place); }
-  const x = (step) => 6 + step / steps * (width - room - 12), y = (place) => 14 + (place - low) / (high - low) * (height - 44);
+  // At every step the words take all the height: as positions shrink towards the text, labels would not fit beside them.
+  const ends = frames.map(({positions}) => { const some = positions.filter((_, s) => stays[s]); return [Math.min(...some), Math.max(...some)]; });
+  const place = (k, s) => (frames[k].positions[s] - ends[k][0]) / (ends[k][1] - ends[k][0] || 1), only = (_, s) => stays[s], end = height - BOTTOM;
+  const drawn = heights(last.positions.map((_, s) => place(frames.length - 1, s)).filter(only), last.kinds.map((kind) => kind === "response").filter(only), end - TOP);
+  const rank = []; stays.forEach((stay) => rank.push((rank.at(-1) ?? -1) + stay));
+  const x = (step) => 6 + step / steps * (width - room - 12), y = (k, s) => TOP + (k === frames.length - 1 && stays[s] ? drawn.of[rank[s]] : drawn.at(place(k, s)));
   const i = Math.min(Math.floor(at), frames.length - 1), j = Math.min(i + 1, frames.length - 1), share = at - i;
   const step = share > .98 ? j : i, now = frames[step], here = x(i + (j - i) * share);
-  const place = (slot) => frames[i].positions[slot] * (1 - share) + frames[j].positions[slot] * share;
   slots.forEach((slot, s) => {
-    const points = frames.map((frame, k) => [x(k), y(frame.positions[s])]), tip = [here, y(place(s))];
+    const points = frames.map((_, k) => [x(k), y(k, s)]), tip = [here, points[i][1] * (1 - share) + points[j][1] * share];
     let known = frames.length;
     while (known > 0 && frames[known - 1].tokens[s] !== null) known--;
     const path = (some) => some.length > 1 ? "M" + some.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L") : "";
@@ -322,18 +358,15 @@ function draw(atOnce) {
     slot.lines[2].setAttribute("d", known <= i ? path(past.slice(known)) : "");
     const token = now.tokens[s], kind = now.kinds[s];
     slot.group.setAttribute("class", slot.edge ? "edge prompt" : kind === "prompt" ? "prompt" : token === null ? "open" : kind);
-    slot.tip = tip; slot.text = token === null ? "░" : kind === "pad" ? "" : token.trim() || "␣"; slot.given = kind === "prompt";
+    slot.tip = tip; slot.text = token === null ? "░" : kind === "pad" ? "" : token.trim() || "␣"; slot.given = kind === "prompt"; slot.goal = points.at(-1)[1]; slot.stays = stays[s];
   });
-  // Where labels of all words would not fit, those of the given ones are left out.
-  const words = slots.filter((slot) => !slot.edge), tight = (height - 44) / Math.max(1, words.length) < 11;
-  const labelled = words.filter((slot) => !tight || !slot.given).sort((a, b) => a.tip[1] - b.tip[1]);
-  const gap = Math.min(GAP, (height - 44) / Math.max(1, labelled.length - 1)), size = Math.max(8, Math.min(14, gap - 1));
-  const settled = ascending(labelled.map((slot, k) => slot.tip[1] - gap * k));
-  words.forEach((slot) => { slot.dot.setAttribute("cx", here); slot.dot.setAttribute("cy", slot.tip[1]); slot.label.setAttribute("visibility", tight && slot.given ? "hidden" : "visible"); });
-  const targets = labelled.map((slot, k) => Math.min(settled[k] + gap * k, height - 30 - gap * (labelled.length - 1 - k)));
-  labelled.forEach((slot, k) => {
-    slot.y = slot.y === null || atOnce || calm.matches ? targets[k] : slot.y + (targets[k] - slot.y) * .3;
-    slot.label.setAttribute("x", here + 9); slot.label.setAttribute("y", slot.y); slot.label.style.fontSize = size + "px";
+  const words = slots.filter((slot) => !slot.edge), gap = drawn.close, labelled = withLabels(words.filter((slot) => slot.stays), drawn.apart);
+  labelled.sort((a, b) => a.tip[1] - b.tip[1]);
+  words.forEach((slot) => { slot.dot.setAttribute("cx", here); slot.dot.setAttribute("cy", slot.tip[1]); slot.label.setAttribute("visibility", labelled.includes(slot) ? "visible" : "hidden"); });
+  const targets = spread(labelled, gap, end);
+  labelled.forEach((slot, k) => { slot.y = slot.y === null || atOnce || calm.matches ? targets[k] : slot.y + (targets[k] - slot.y) * .3; });
+  words.forEach((slot) => {
+    slot.label.setAttribute("x", here + 9); slot.label.setAttribute("y", slot.y ?? slot.tip[1]); slot.label.style.fontSize = Math.min(14, gap - 1) + "px";
     if (slot.label.textContent !== slot.text) slot.label.textContent = slot.text;
   });
   const line = $("front");

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
+from ddot.infill.mistakes import JSON, told
 from ddot.serve.jobs import Full, Job, Late, Stopped
 
 S = TypeVar("S")
@@ -53,7 +54,7 @@ def refusal(error: Exception) -> Refused:
         never = {"x-should-retry": "false"}  # clients of OpenAI's would try twice more
         return Refused(503, f"{error}; {advice}", "time_limit", never)
     if isinstance(error, ValueError):
-        return Refused(400, str(error), "bad_value")
+        return Refused(400, told(error, JSON), "bad_value")
     traceback.print_exception(error, file=sys.stderr)
     return Refused(500, "something went wrong on the server, not in your request; see its log", "internal")
 

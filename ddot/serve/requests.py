@@ -125,7 +125,7 @@ def refusal_of(error: RequestValidationError, path: str) -> Refused:
     if first["type"] == "json_invalid":
         return Refused(400, f"the body is not JSON ({first['ctx']['error']})", "bad_json")
     if len(first["loc"]) < 2:
-        what = "empty" if given is None else f"a JSON {type(given).__name__}"
+        what = "empty" if given is None else _quoted(given)
         return Refused(400, f"the body is {what}; wanted a JSON object", "bad_json")
     name = str(first["loc"][1])
     wanted = KINDS[path].model_fields[name].description
@@ -134,9 +134,13 @@ def refusal_of(error: RequestValidationError, path: str) -> Refused:
     elif name not in given:
         sentence = f'"{name}" is missing; wanted {wanted}'
     else:
-        said = json.dumps(given[name], ensure_ascii=False)
-        sentence = f'"{name}" is {said if len(said) <= 60 else said[:59] + "…"}; wanted {wanted}'
+        sentence = f'"{name}" is {_quoted(given[name])}; wanted {wanted}'
     return Refused(400, sentence, "bad_value")
+
+
+def _quoted(value: object) -> str:
+    said = json.dumps(value, ensure_ascii=False)
+    return said if len(said) <= 60 else said[:59] + "…"
 
 
 def check_work(settings: Settings, blanks: int) -> None:

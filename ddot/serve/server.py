@@ -8,16 +8,17 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
-from ddot.infill.model import Model
 from ddot.serve import ServerSettings
 from ddot.serve.access import Access, api_key_in, is_public
-from ddot.serve.app import make_app
 from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
-from ddot.serve.processes import Filling
+
+if TYPE_CHECKING:
+    from ddot.infill.model import Model
 
 _PATIENCE = 5  # seconds to finish sending replies after the drain time
 
@@ -40,7 +41,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(load: Callable[[], Model], settings: ServerSettings) -> None:
+def run(load: "Callable[[], Model]", settings: ServerSettings) -> None:
     key = settings.api_key if settings.api_key_file is None else api_key_in(settings.api_key_file)
     access = Access(key, settings.origins, (*(name.lower() for name in settings.hosts), settings.host.lower()))
     with listening(settings.host, settings.port) as listener:
@@ -50,7 +51,10 @@ def run(load: Callable[[], Model], settings: ServerSettings) -> None:
                 "--api-key-file to ask for a key",
                 file=sys.stderr,
             )
-        model = load()
+        model = load()  # only now is torch imported: mistakes in the options are told at once
+        from ddot.serve.app import make_app
+        from ddot.serve.processes import Filling
+
         model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
         filling = Filling(model)
         work = Work(filling.at_once, settings.queue, settings.time_limit)

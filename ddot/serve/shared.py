@@ -11,9 +11,10 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from ddot.infill import answers
-from ddot.infill.answers import Answers, Request
+from ddot.infill.answers import Answers
 from ddot.infill.engine import Step, Steps
 from ddot.infill.model import Model
+from ddot.infill.request import Request
 from ddot.infill.scheduler import chunks, inside
 
 _LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
@@ -47,6 +48,9 @@ class Shared(Model):
     def watched(self, request: Request) -> Steps[Answers]:
         """As `Model.steps`: every step with its states."""
         return inside(lambda: self.lock, super().steps(request))
+
+    def located(self, request: Request) -> Steps[Request]:
+        return inside(lambda: self.lock, super().located(request))
 
     def _work(self) -> None:
         under_way: list[UnderWay] = []

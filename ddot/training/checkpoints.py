@@ -22,7 +22,8 @@ from ddot import __version__
 from ddot.data.tokenizer import Tokenizer
 from ddot.files import AnotherRun, seal
 from ddot.network.denoiser import DenoiserConfig
-from ddot.network.folder import complete_steps, model_folder, read_json, save_model, save_tensors
+from ddot.network.folder import save_model, save_tensors
+from ddot.network.places import complete_steps, model_folder, read_json
 from ddot.training.config import Run
 from ddot.version import commit
 

@@ -115,7 +115,7 @@ def _set(config: Any, names: list[str], text: str, path: str) -> Any:
     value = getattr(config, names[0])
     if len(names) > 1:
         if not dataclasses.is_dataclass(value):
-            raise ValueError(f"'{path}' goes too deep: {names[0]} is a {type(value).__name__} and has no parts")
+            raise ValueError(f"'{path}' goes too deep: {names[0]} has no parts")
         changed = _set(value, names[1:], text, path)
     elif dataclasses.is_dataclass(value):
         parts = ", ".join(field.name for field in dataclasses.fields(value))

@@ -25,8 +25,9 @@ from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import device_of
-from ddot.network.folder import load_config, load_weights, model_folder, read_json, save_model
+from ddot.network.folder import load_config, load_weights, save_model
 from ddot.network.int8 import compress, decompress
+from ddot.network.places import model_folder, read_json
 from ddot.training.batches import Batches, EitherCut, ManySentences, Plan, Windows
 from ddot.training.config import Training
 from ddot.training.learner import Learner

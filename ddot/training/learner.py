@@ -16,7 +16,8 @@ from ddot.files import check_seal
 from ddot.methods.losses import LOSSES
 from ddot.methods.method import Trainable
 from ddot.network.denoiser import Denoiser, compile_blocks
-from ddot.network.folder import check_weights, load_config, load_tensors, read_json, without_values
+from ddot.network.folder import check_weights, load_config, load_tensors, without_values
+from ddot.network.places import read_json
 from ddot.training.batches import Batches, Plan
 from ddot.training.checkpoints import damaged
 from ddot.training.config import Training

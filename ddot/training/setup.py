@@ -11,8 +11,9 @@ from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.network.denoiser import Denoiser
-from ddot.network.folder import check_sums, check_vocabulary, check_weights, load_config, load_tensors, model_folder
+from ddot.network.folder import check_sums, check_vocabulary, check_weights, load_config, load_tensors
 from ddot.network.int8 import decompress
+from ddot.network.places import model_folder
 from ddot.training.config import Run
 from ddot.training.distributed import barrier
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,15 +24,21 @@ THREADS = len(os.sched_getaffinity(0))
 LONG = {"text": "The boat ___{2} and " * 64, "n": 16, "steps": 8, "temperature": 1.0}
 
 
-def small_model(where: Path) -> Path:
-    """A folder with a network of random weights that has an opinion."""
+def small_model(where: Path, writes: bool = False) -> Path:
+    """A folder with a network of random weights that has an opinion.
+
+    `writes`: as the embedded one does, and of the gaps of a free text it is sure to leave some empty, others not.
+    """
     where.mkdir()
     torch.manual_seed(0)
     tokenizer = learn_bpe(SENTENCES, 320)
     config = DenoiserConfig.extended(LlamaConfig(32, 1, 2, 1, 64, tokenizer.vocabulary.rows), tokenizer.vocabulary)
+    config = replace(config, order="outline") if writes else config
     denoiser = Denoiser(config)
     for parameter in denoiser.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
+    if writes:
+        denoiser.state_dict()["trunk.embed_tokens.weight"][tokenizer.vocabulary.sep] *= 16
     save_model(denoiser.state_dict(), config, tokenizer, {"recipe": "none"}, where)
     return where
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from ddot.cli import status
 
+PYTHON = {"None", "True", "False", "str", "int", "float", "dict", "tuple", "fills=", "precision=", "top_p"}
 INFILL = ("infill", "--model", "{model}")
 FILE = (*INFILL, "--output", "out.jsonl", "--input")
 TO = (*INFILL, "--input", "good.jsonl", "--output")
@@ -83,6 +85,13 @@ INFILLS = [
     (*FILE, "missing.jsonl"),
     (*FILE, "."),
     (*FILE, "binary.jsonl"),
+    (*FILE, "diary.txt"),
+    (*FILE, "latin.txt"),
+    (*FILE, "diary.txt.gz"),
+    (*FILE, "array.json"),
+    (*FILE, "lines.json"),
+    (*INFILL, "The", "boat", "___", "at", "dawn."),
+    (*INFILL, "good.jsonl"),
     (*FILE, "bad.gz"),
     (*FILE, "bad.xz"),
     (*FILE, "cut.gz"),
@@ -367,6 +376,7 @@ LEARNT = [
     ("serve", "--port", "0", "--api-key-file", "folder", "--model", "{model}"),
     ("serve", "--port", "0", "--api-key-file", "binary.txt", "--model", "{model}"),
     ("serve", "--port", "0", "--api-key-file", "/dev/zero", "--model", "{model}"),
+    ("serve", "--port", "0", "--api-key-file", "pipe", "--model", "{model}"),
     ("serve", "--port", "0", "--api-key-file", "own.txt", "--model", "{model}"),
     ("serve", "--port", "0", "--device", "tpu", "--model", "{model}"),
 ]
@@ -407,6 +417,9 @@ def place(folder, tmp_path_factory):
         (place / name).write_bytes(bytes(range(256)))
     for name in ("bad.gz", "bad.xz"):
         (place / name).write_bytes(b"not packed")
+    (place / "diary.txt.gz").write_bytes(gzip.compress(b"Dear diary.\n" * 99))
+    (place / "array.json").write_text('[{"text": "a ___"}]')
+    (place / "lines.json").write_text('[\n  {"text": "a ___"},\n  {"text": "b ___"}\n]\n')
     (place / "cut.gz").write_bytes(gzip.compress(b'{"text": "a ___"}\n' * 100)[:30])
     os.mkfifo(place / "pipe")
     for name in ("meta_list", "meta_text", "no_weights", "cut"):
@@ -473,6 +486,7 @@ def test_a_mistake_is_one_sentence(case, place, folder, monkeypatch, capsys):
     assert said.startswith(("ddot: ", "Usage: ", "\n")) or "Usage" in said, said
     if said.startswith("ddot: "):
         assert said.count("\n") == 1, said
+        assert not PYTHON & set(re.findall(r"\w+=?", said)), said
         assert len(said) > 20, said
         assert told.out == "" or case[0] == "train"
     assert everything(place) == before

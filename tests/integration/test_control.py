@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import re
 
 import jaxtyping
@@ -12,7 +13,9 @@ from commands import ddot
 import ddot as package
 from ddot.core.codes import UNKNOWN
 from ddot.core.records import Prediction, State
-from ddot.infill.settings import Settings
+from ddot.infill.mistakes import COMMAND_LINE, JSON, PYTHON, Mistake, told
+from ddot.infill.request import ROLLOUTS, request
+from ddot.infill.settings import Settings, whole_number
 from ddot.infill.template import avoided
 from ddot.infill.word_rules import Avoiding
 
@@ -110,7 +113,7 @@ def test_chances_of_all_words_of_one_token_sum_to_one(untrained):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda m: m.score("a ___", []), "0 fills for 1 blanks"),
+        (lambda m: m.score("a ___", []), "0 fills for 1 blank;"),
         (lambda m: m.score("a ___", "tea"), "fills is 'tea'"),
         (lambda m: m.score("a ___", [None]), "every blank"),
         (lambda m: m.score("a ___{2}", ["tea"]), "asks for exactly 2"),
@@ -143,6 +146,33 @@ def test_mistakes_in_python_are_sentences(untrained, call, says):
             call(untrained)
     finally:
         jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "python", "as_json", "options"),
+    [
+        (lambda: request("a ___ b ___", fills=["c"]), "None to", "null to", "- to"),
+        (lambda: whole_number("n", True), "n is True; ", "n is true; ", "--n is True; "),
+        (lambda: request("no blank"), "give free=True", 'give "free"', "give --free"),
+        (lambda: Settings(top_p=0.0), "top_p is 0.0", "top_p is 0.0", "--top-p is 0.0"),
+        (lambda: Settings(terminal="left"), "terminal is 'left'", 'terminal is "left"', "--terminal is 'left'"),
+    ],
+)
+def test_a_mistake_is_told_in_the_words_of_its_way_in(wrong, python, as_json, options):
+    with pytest.raises(Mistake) as caught:
+        wrong()
+    error = caught.value
+    assert python in str(error)
+    assert python in str(pickle.loads(pickle.dumps(error)))  # as another process gets it
+    for dialect, words in ((PYTHON, python), (JSON, as_json), (COMMAND_LINE, options)):
+        assert words in told(error, dialect)
+
+
+def test_python_and_the_command_line_count_as_many_lengths(folder, untrained):
+    text = "The boat ___{1,4}."
+    printed = json.loads(ddot("lengths", text, "--model", folder, "--json").stdout)["words"]
+    assert [{int(words): share for words, share in printed.items()}] == untrained.lengths(text)
+    assert untrained.lengths(text) == untrained.lengths(text, rollouts=ROLLOUTS)
 
 
 def test_the_commands_print_scores_and_lengths(folder):

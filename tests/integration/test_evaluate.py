@@ -27,9 +27,9 @@ from ddot.infill.lengths import roomy
 from ddot.infill.model import Model
 from ddot.methods.insertion import Insertion
 from ddot.network.denoiser import Denoiser, DenoiserConfig
-from ddot.network.embedded import training_of
 from ddot.network.folder import save_model
 from ddot.network.llama import LlamaConfig
+from ddot.network.places import training_of
 
 SENTENCES = ["the small boat leaves the harbour at dawn", "my sister sings while she waters the garden", "it rains"]
 # Ways that keep given words whole and in order by construction, whatever the network says.

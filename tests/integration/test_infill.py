@@ -287,14 +287,14 @@ def test_shares_of_lengths_of_the_embedded_model(embedded):
         (lambda model: model.infill("a ___", top_p=0.0), "top_p is 0.0"),
         (lambda model: model.infill("a ___", terminal="left"), "terminal is 'left'; there are grid, random"),
         (lambda model: model.infill(["a ___"], fills=["b"]), "give one text"),
-        (lambda model: model.infill("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),
-        (lambda model: model.request("a ___ b ___", fills=["b"]), "1 fills for 2 blanks"),  # before any work
+        (lambda model: model.infill("a ___ b ___", fills=["b"]), "1 fill for 2 blanks"),
+        (lambda model: model.request("a ___ b ___", fills=["b"]), "1 fill for 2 blanks"),  # before any work
         (lambda model: model.infill("a ___ b ___", fills="bc"), "fills is 'bc'; wanted a list"),
         (lambda model: model.infill(" ", free=True), "give the words"),
         (lambda model: model.stream("no gap"), "there is no blank"),  # at once, not when the first frame is asked for
         (lambda model: model.stream("long " * 400 + "___"), "can be watched: shorten it"),
         (lambda model: model.lengths("a ___", rollouts=0), "rollouts is 0"),
-        (lambda model: ddot.load(precision="int4"), "precision is 'int4'; there are auto, int8 and float32"),
+        (lambda model: ddot.load(precision="int4"), "precision is 'int4'; there are auto, int8, float32"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(toy, call, says):

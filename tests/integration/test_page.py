@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from itertools import groupby, pairwise
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -17,6 +18,14 @@ TEXT = "My ___{3} garden <b>and</b> ___{2,4} \\___."
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     with Served("--model", small_model(tmp_path_factory.mktemp("page") / "tiny"), key="key") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def writing(tmp_path_factory):
+    """A server whose model writes, as the embedded one does: of a free text it fills some gaps only."""
+    folder = small_model(tmp_path_factory.mktemp("page") / "writes", writes=True)
+    with Served("--model", folder, key="key") as server:
         yield server
 
 
@@ -56,6 +65,14 @@ class Page:
         labels = self.page.locator("#stage g text").all()
         return [
             (each.text_content(), float(each.get_attribute("x")), float(each.get_attribute("y"))) for each in labels
+        ]
+
+    def given(self):
+        """The given text as it stands between what is filled in or still masked."""
+        spans = self.page.locator("#now span")
+        kinds = spans.evaluate_all("spans => spans.map((each) => [each.className === 'given', each.textContent])")
+        return [
+            "".join(text for _, text in some).split() for given, some in groupby(kinds, lambda each: each[0]) if given
         ]
 
     def clean(self):
@@ -190,6 +207,72 @@ def test_a_long_text_is_shown_whole_and_the_chart_fits_the_window(page):
     assert page.player_above()
 
 
+BESIDE = """() => [...document.querySelectorAll("#stage g")].flatMap((group) => {
+  const label = group.querySelector("text"), dot = group.querySelector("circle");
+  if (!label || label.getAttribute("visibility") === "hidden" || !label.textContent) return [];
+  const [a, b] = [label, dot].map((each) => each.getBoundingClientRect());
+  return [[label.textContent, a.y + a.height / 2, b.y + b.height / 2, group.classList.contains("response")]];
+})"""
+SCRUB = """(step) => { const time = document.getElementById("time"); time.value = step;
+  time.dispatchEvent(new Event("input")); }"""
+LONG_TEXT = (
+    "When the storm had passed, the people who had waited in the harbour since noon ___{4}, and then they walked "
+    "slowly down to the water to see whether the small boat ___{3} before the garden was green again."
+)
+
+
+@pytest.mark.parametrize("width", [320, 1400])
+@pytest.mark.parametrize(
+    ("text", "terminal"),
+    [
+        ("boat dawn garden sister rains", ""),
+        ("boat dawn garden sister rains", "grid"),
+        ("My ___{3} garden and ___{2}.", ""),
+        (LONG_TEXT, ""),
+        (LONG_TEXT, "grid"),
+        ("The boat ___{16} and " * 2 + "rest.", "random"),
+    ],
+)
+@pytest.mark.parametrize("model", ["served", "writing"])
+def test_words_end_in_reading_order_with_their_labels_beside_them(request, browser, model, text, terminal, width):
+    page = Page(browser, request.getfixturevalue(model), viewport={"width": width, "height": 800})
+    page.text.fill(text)
+    page.free.set_checked("___" not in text)
+    page.terminal.select_option(terminal)
+    page.n.fill("2")
+    page.go.click()
+    page.filled()
+    assert not page.watch.is_hidden()
+    for choice in page.page.locator("#fills button").all():
+        choice.click()
+        page.time.focus()
+        page.page.keyboard.press("End")
+        whole = textual(choice)
+        assert page.now.text_content() == whole
+        ended = page.given()
+        for step in range(int(page.time.get_attribute("max"))):  # what is known before is in the order it ends up in
+            page.page.evaluate(SCRUB, step)
+            known = iter(whole)
+            assert all(each in known for each in re.sub(r"[\s░]|___", "", page.now.text_content())), step
+            if model == "writing":  # it knows where text goes before it writes
+                assert page.given() == ended, step
+        page.page.evaluate(SCRUB, step + 1)
+        beside = sorted(page.page.evaluate(BESIDE), key=lambda label: label[1])
+        at = 0
+        for label, middle, dot, _ in beside:
+            assert abs(middle - dot) <= 3
+            at = whole.index(label.strip("␣"), at) + len(label.strip("␣"))
+        # What is filled in has labels before what was given has; ten pixels are the least for one.
+        tokens = page.page.locator("#stage .response").count()
+        labels = [label.strip("␣") for label, *_, response in beside if response]
+        assert len(labels) == tokens or 10 * tokens > page.stage.bounding_box()["height"] - 44
+        if len(labels) == tokens and page.part.is_hidden():
+            assert "".join(labels) == "".join("".join(choice.locator(".what b").all_text_contents()).split())
+        assert all(below[1] - above[1] >= 9.9 for above, below in pairwise(beside))
+    assert page.wrong == []
+    page.page.close()
+
+
 def test_edit_copy_link_and_reload(page, browser, served):
     page.text.fill("My ___{2} garden and ___{2}.")
     page.seed.fill("4")
@@ -271,6 +354,9 @@ def test_mistakes_are_sentences_and_clear_what_was_there(page):
     expect(page.error).to_contain_text("is not closed")
     expect(page.found).to_be_hidden()
     expect(page.watch).to_be_hidden()
+    page.text.fill("no blank")
+    page.go.click()
+    expect(page.error).to_contain_text("tick “only words in order”")
     page.text.fill(" ")
     page.go.click()
     expect(page.error).to_contain_text("The text is empty")

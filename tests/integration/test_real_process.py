@@ -1,7 +1,7 @@
 """Mistakes, closed and full streams, broken pipes and Ctrl-C through the real process, as a shell starts it.
 
 `test_bad_inputs` has many more, in the process of the tests. Here every command comes up; most of these mistakes are
-told before torch is imported.
+told before torch is imported, which takes seconds.
 """
 
 import gzip
@@ -24,9 +24,16 @@ MISTAKES = [
     "compare rows.jsonl", "nats", "convert own.txt", "serve --port x", "bench nothing", "info a b", "plot quality",
     "infill 'a ___' --seed 1.5", "serve --drain soon",
     # From here on the sentence is our own.
-    "infill", "infill 'a ___' --model nowhere", "info nowhere", "infill --input bad.gz --output out",
-    "infill --input good.jsonl --output pipe", "tables missing.jsonl", "train nothing --output out",
-    "finetune missing.txt --output out",
+    "infill", "infill 'no blank'", "infill 'a ___{9,2}'", "infill 'a ___' --n 0", "infill 'a ___' --terminal left",
+    "infill 'a ___' --lock b --lock c", "infill 'a ___' --model nowhere", "infill 'a ___' --precision int4",
+    "infill --input missing.jsonl --output out", "infill --input bad.gz --output out",
+    "infill --input own.txt --output out", "infill --input good.jsonl --output no/folder/out", "lengths 'no blank'",
+    "lengths 'a ___' --rollouts 0", "score 'a ___' --fills b --fills c", "watch 'no blank'", "info nowhere",
+    "plot trajectories 'no blank'", "plot trajectories --from missing.json", "tables missing.jsonl",
+    "plot quality missing.jsonl", "finetune missing.txt --output out", "serve --port 99999",
+    "serve --api-key-file missing", "serve --api-key-file pipe", "serve --port 0 --model nowhere",
+    # From here on torch is imported first.
+    "infill 'a ___' --device tpu", "infill --input good.jsonl --output pipe", "train nothing --output out",
 ]  # fmt: skip
 STREAMS = [  # a line for bash, the statuses of the parts of its pipe, and of how many lines stderr is
     ("{ddot} infill <&-", [2], 1),
@@ -54,10 +61,19 @@ def place(tmp_path_factory):
     return place
 
 
+WITHOUT_TORCH = """
+import sys
+from ddot.cli import status
+ended = status()
+sys.exit("torch was imported" if "torch" in sys.modules else ended)
+"""
+
+
 def shell(line, place, **names):
     """(statuses of the parts of a pipe, stdout, stderr). Nothing but what was there may be there afterwards."""
     before = sorted(place.iterdir())
-    line = line.format(ddot=f"{sys.executable} -m ddot", **names) + '\necho "${PIPESTATUS[@]}"'
+    early = f"{sys.executable} -c '{WITHOUT_TORCH}'"
+    line = line.format(ddot=f"{sys.executable} -m ddot", early=early, **names) + '\necho "${PIPESTATUS[@]}"'
     done = subprocess.run(
         ["timeout", "100", "bash", "-c", line],
         cwd=place,
@@ -73,10 +89,19 @@ def shell(line, place, **names):
     return [int(each) for each in statuses.split()], printed, done.stderr
 
 
+@pytest.mark.parametrize("arguments", ["--help", "--version", "infill --help", "bench --help"])
+def test_help_is_given_without_torch(arguments, place):
+    statuses, printed, said = shell("{early} " + arguments, place)
+    assert (statuses, said) == ([0], "")
+    assert printed
+
+
 @pytest.mark.parametrize("arguments", MISTAKES)
 def test_a_mistake_is_told_by_the_real_process(arguments, place):
-    statuses, printed, said = shell("{ddot} " + arguments, place)
-    assert statuses == [2]
+    early = MISTAKES.index(arguments) < MISTAKES.index("infill 'a ___' --device tpu")
+    literal = arguments.replace("{", "{{").replace("}", "}}")
+    statuses, printed, said = shell(f"{{{'early' if early else 'ddot'}}} {literal}", place)
+    assert statuses == [2], said
     assert printed == []
     if MISTAKES.index(arguments) < MISTAKES.index("infill"):
         assert said.startswith(("Usage: ", "╭─ Error", "ddot: ")), said

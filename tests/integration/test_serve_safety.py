@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from served import LONG, ROOT, THREADS, Served, small_model
 
 from ddot.serve import connections
+from ddot.serve.access import api_key_in
 
 BODY = {"text": "a ___{1}", "steps": 1}
 
@@ -150,6 +152,17 @@ def test_the_key_is_read_from_a_file(folder, tmp_path):
         assert server.ask("POST", "/v1/infill", BODY, {"Authorization": "Bearer other"})[0] == 401
         assert server.ask("POST", "/v1/infill", BODY, {"Authorization": "Bearer k1"})[0] == 200
         assert server.ask("GET", "/metrics")[0] == 401
+
+
+def test_the_key_is_read_from_what_the_shell_opened_and_no_pipe_is_waited_for(tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, b"secret\n")
+    os.close(writing)
+    assert api_key_in(Path(f"/dev/fd/{reading}")) == "secret"
+    os.close(reading)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="named pipe"):
+        api_key_in(tmp_path / "pipe")
 
 
 def test_metrics_and_the_access_log(folder):

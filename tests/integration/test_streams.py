@@ -131,6 +131,19 @@ def test_bad_lines_of_stdin_are_told_by_number_and_the_others_filled(folder):
     assert [(row["id"], "error" in row) for row in rows] == [(1, False), (3, True), (4, True), (5, False)]
 
 
+def test_a_text_file_among_json_lines_is_told_once_and_one_bad_line_is_not_a_text_file(folder, tmp_path):
+    (tmp_path / "texts.txt").write_text("The boat ___.\n\nIt ___ today.\n" * 20)
+    done = ddot("infill", "--model", folder, "--input", "texts.txt", "--output", "out", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "The boat ___." in done.stderr
+    assert "cat texts.txt | ddot infill" in done.stderr
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "good.jsonl").write_text('The boat ___.\n{"text": "It ___{1} today."}\n')
+    done = ddot("infill", "--quiet", "--model", folder, "--input", "good.jsonl", "--output", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert [sorted(json.loads(line))[0] for line in (tmp_path / "out").read_text().splitlines()] == ["error", "fills"]
+
+
 def test_alternatives_say_which_text_they_belong_to(folder):
     given = ("infill", *TEXTS, "--model", folder, *QUICK, "--n", 2, "--temperature", 1)
     plain = ddot(*given).stdout.splitlines()

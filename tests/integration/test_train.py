@@ -16,8 +16,8 @@ from tiny import tiny
 from ddot.data.shards import Corpus, pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.network.denoiser import Denoiser
-from ddot.network.embedded import training_of
-from ddot.network.folder import complete_steps, load_model, load_tensors
+from ddot.network.folder import load_model, load_tensors
+from ddot.network.places import complete_steps, training_of
 from ddot.training.batches import Batches
 from ddot.training.loop import train
 from ddot.training.recipes import toy

@@ -18,7 +18,8 @@ from tiny import options as tiny_options
 
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.model import load
-from ddot.network.folder import complete_steps, load_model, load_tensors
+from ddot.network.folder import load_model, load_tensors
+from ddot.network.places import complete_steps
 from ddot.training.recipes import RECIPES
 
 STEPS = 24

@@ -19,18 +19,9 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.files import check_seal, is_sealed, seal, whole_folder
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
-from ddot.network.embedded import EMBEDDED
-from ddot.network.folder import (
-    complete_steps,
-    config_from_json,
-    config_to_json,
-    load_model,
-    load_tensors,
-    model_folder,
-    save_model,
-    save_tensors,
-)
+from ddot.network.folder import config_from_json, config_to_json, load_model, load_tensors, save_model, save_tensors
 from ddot.network.llama import LlamaConfig
+from ddot.network.places import EMBEDDED, complete_steps, model_folder
 from ddot.training.checkpoints import check_space, damaged, open_run, save_step
 
 TEXTS = ["a lamp hangs over the table", "the table stands under a lamp"]
@@ -149,7 +140,7 @@ DAMAGE = {
         lambda f: (f / "config.json").write_text('{"model_type": "llama"}'),
         "config.json names 'None'; this version knows",
     ),
-    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "a list, not an object"),
+    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "[1], not an object"),
     "config with a field too many": (
         lambda f: (f / "config.json").write_text('{"is": "Vocabulary", "base": 3, "extra": 1}'),
         "config.json does not fit this version",

@@ -11,10 +11,11 @@ from ddot.core.records import State, Vocabulary
 from ddot.data.tokenizer import learn_bpe
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
-from ddot.network.embedded import about, is_compressed, shrink
+from ddot.network.embedded import about, shrink
 from ddot.network.folder import load_model, save_model, without_values
 from ddot.network.int8 import SCALE, Int8Linear, available, compress, decompress, most_exact, run_in_int8, to_int8
 from ddot.network.llama import LlamaConfig
+from ddot.network.places import is_compressed
 
 V = Vocabulary(125)
 NETWORKS = [

@@ -22,7 +22,7 @@ from ddot.evaluation.tables import MOST, NAMES, insert, read_rows, render
 from ddot.evaluation.tables.lines import BOLD, gather
 from ddot.evaluation.tables.paper import paper_tables, paper_values
 from ddot.evaluation.tables.settings import settings_table
-from ddot.network.embedded import EMBEDDED, training_of
+from ddot.network.places import EMBEDDED, training_of
 from ddot.training import recipes
 
 SPEEDS = [
@@ -593,7 +593,7 @@ def test_rows_are_read_from_files(tmp_path):
     with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted JSON, got '\{half'"):
         read_rows(first)
     first.write_text("[1]")
-    with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted .* got a list"):
+    with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted .* got '\[1\]'"):
         read_rows(first)
 
 

@@ -164,7 +164,7 @@ def test_locks_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="2 fills for 3 blanks"):
         lock(template, ["one two", None])
     for fills, says in [
-        (["one", None, None], "'one' has 1 words, but blank 1 asks for exactly 2"),
+        (["one", None, None], "'one' has 1 word, but blank 1 asks for exactly 2"),
         ([None, "a b c d", None], "has 4 words, but blank 2 asks for at least 1 and at most 3"),
         ([None, None, " "], "blank 3 asks for at least 1;"),
         ([None, None, "\ud800"], "half a character"),

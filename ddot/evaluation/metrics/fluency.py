@@ -15,8 +15,9 @@ from torch.nn.utils.rnn import pad_sequence
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.metrics.sums import Sums
 from ddot.network.denoiser import Denoiser
-from ddot.network.folder import load_config, load_model, model_folder
+from ddot.network.folder import load_config, load_model
 from ddot.network.llama import LlamaConfig
+from ddot.network.places import model_folder
 from ddot.network.trunk import left_to_right
 
 # Texts → (nats of each text in all, tokens counted in each).

@@ -21,7 +21,8 @@ from ddot.network.convert.gguf import from_gguf
 from ddot.network.convert.llama import from_llama
 from ddot.network.convert.weights import Converted
 from ddot.network.denoiser import Denoiser, DenoiserConfig
-from ddot.network.folder import check_weights, load_tensors, model_folder, read_json, save_model, without_values
+from ddot.network.folder import check_weights, load_tensors, save_model, without_values
+from ddot.network.places import model_folder, read_json
 
 _PREFIXES = r"^(?:(?:module|_orig_mod|model|backbone)\.)+"
 # Weights with a row per token.

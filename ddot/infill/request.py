@@ -1,0 +1,79 @@
+"""What is asked for: a text to fill and how, checked before anything is loaded. Knows no network and imports none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ddot.infill.mistakes import Mistake
+from ddot.infill.settings import Settings, whole_number
+from ddot.infill.template import Template, counted, lock, parse
+from ddot.infill.template import free as words_in_order
+
+Fills = Sequence[str | None]
+ROLLOUTS = 16  # quick fillings by which lengths are counted
+_MOST_ROLLOUTS = 10_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
+
+    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: at most
+    so many in each blank. `begin`: the letters the first fill begins with.
+    """
+
+    template: Template
+    whole: Template
+    locked: tuple[str | None, ...]
+    settings: Settings = field(default_factory=Settings)
+    located: bool = True
+    seconds: float | None = None
+    tokens: int | None = None
+    begin: str = ""
+
+    @property
+    def tries(self) -> int:
+        """How many attempts are made before any is warmed up."""
+        n = self.settings.n
+        return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
+
+
+def request(
+    text: str | Template,
+    settings: Settings | None = None,
+    free: bool = False,
+    fills: Fills | None = None,
+    seconds: float | None = None,
+) -> Request:
+    """A text to fill, checked: mistakes raise a ValueError here, before any work is done."""
+    if fills is not None and not isinstance(fills, list | tuple):
+        raise Mistake(
+            lambda say: f"fills is {say.value(fills)}; wanted a list with a string or {say.open} for each blank"
+        )
+    template = template_of(text, free)
+    locked = (None,) * len(template.blanks) if fills is None else tuple(fills)
+    return Request(lock(template, locked), template, locked, settings or Settings(), not free, seconds)
+
+
+def to_judge(text: str, fills: Sequence[str], settings: Settings | None = None) -> Request:
+    """A text whose blanks are open, to be judged with these fills, one for each and within its bounds."""
+    open_, blanks = request(text, settings), len(template_of(text).blanks)
+    if isinstance(fills, list | tuple) and (None in fills or len(fills) != blanks):
+        some = [fill for fill in fills if fill is not None]
+        raise ValueError(f"{counted(len(some), 'fill')} for {counted(blanks, 'blank')}; give the fill of every blank")
+    request(text, fills=fills)
+    return open_
+
+
+def to_count(text: str, seed: int = 0, rollouts: int = ROLLOUTS, steps: int = 4) -> Request:
+    """A text whose blanks get drawn fills, to count their words in so many rollouts."""
+    whole_number("rollouts", rollouts, 1, _MOST_ROLLOUTS)
+    return request(text, Settings(seed=seed, steps=steps, temperature=1.0))
+
+
+def template_of(text: str | Template, free: bool = False) -> Template:
+    """How a text is read: literals and blanks."""
+    if isinstance(text, Template):
+        return text
+    if not isinstance(text, str):
+        raise Mistake(lambda say: f"text is {say.value(text)}; wanted a string")
+    return words_in_order(text) if free else parse(text)
