@@ -118,14 +118,14 @@ def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[
 def plot_quality(
     rows: Rows,
     output: Picture = Path("quality.png"),
-    against: Annotated[str, typer.Option(help="steps, or seconds per text.")] = "steps",
+    against: Annotated[str, typer.Option(help="steps, seconds per text, or minutes of training.")] = "steps",
     metric: Annotated[str, typer.Option(help="The vertical axis: bleu4, success, …")] = "bleu4",
     dataset: Dataset = None,
     task: Task = None,
     methods: Methods = None,
     models: Models = None,
 ) -> None:
-    """Quality against the number of steps, or against seconds per text.
+    """Quality against the number of steps, seconds per text, or minutes of training (snapshots of one run).
 
     Example: ddot plot quality rows.jsonl --against seconds --dataset 1bw-block -o speed.png
     """

@@ -78,6 +78,8 @@ class Row(Identity):
     position_factor: float | None = None
     training_steps: int | None = None
     training_seconds: float | None = None
+    own_steps: int | None = None  # of the last training, without the model it started from
+    own_seconds: float | None = None
     stored: str | None = None
     language_model: str | None = None
     kept: dict[str, list[int]] | None = None

@@ -1,12 +1,12 @@
-"""Measured rows as curves, and their drawing: quality against steps or seconds, success against how much is given,
-cost against words and blanks.
+"""Measured rows as curves, and their drawing: quality against steps, seconds or minutes of training, success against
+how much is given, cost against words and blanks.
 
 A panel for each chart, one legend; PNG or SVG by the file name. Needs the extra `plots`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,12 @@ AXES = {metric: _AXES.get(metric, head) for metric, head in HEADS.items()}
 ADDS_KEPT = "ddot rescore rows.jsonl --bench DIR --metrics success adds it"
 Counts = dict[int, tuple[int, int]]  # by words given: texts that keep them, texts
 _RANGES = 8  # at most, of the number of given words
+# What quality is drawn against: the axis, and what rows without it lack.
+_AGAINST = {
+    "steps": ("steps", "at several numbers of steps"),
+    "seconds": ("seconds a text (at the ends: steps)", "and seconds"),
+    "minutes": ("minutes of training", "and own_seconds"),
+}
 _CLOCKS = {"ms": "wall-clock time", "cpu_ms": "CPU time"}
 
 
@@ -72,11 +78,12 @@ def quality(
     dataset: str | None = None,
     task: str | None = None,
 ) -> list[Chart]:
-    """A chart for each set and task: a metric against the number of steps, or against seconds per text.
+    """A chart for each set and task: a metric against the number of steps, seconds per text, or minutes of training.
 
-    Against steps only contenders with several numbers of steps are shown, and levels beside them.
+    Against steps only contenders with several numbers of steps are shown, and levels beside them. Against minutes the
+    snapshots of a training are one curve, with 95% intervals over items.
     """
-    for name, value, known in (("curve of", metric, tuple(AXES)), ("axis of", against, ("steps", "seconds"))):
+    for name, value, known in (("curve of", metric, tuple(AXES)), ("axis of", against, tuple(_AGAINST))):
         if value not in known:
             raise ValueError(f"there is no {name} '{value}'; there are {', '.join(known)}")
     ours = measured(rows)
@@ -85,20 +92,22 @@ def quality(
     sets, tasks = _chosen(ours, dataset, task)
     charts = []
     for name in sets:
-        lines = gather(ours, [name], [metric])
-        naming = Naming.of(lines, steps=False, tasks=False)
+        lines = {line: _trained(line) if against == "minutes" else line for line in gather(ours, [name], [metric])}
+        naming = Naming.of([*lines.values()], steps=False, tasks=False)
         for which in tasks:
             groups: dict[tuple[str, str], list[Line]] = {}  # two folders may have one name
-            for line in (line for line in lines if line.row.method == UNFILLED or line.row.task == which):
-                groups.setdefault((naming.name(line), line.row.model), []).append(line)
+            for line, shown_as in lines.items():
+                if line.row.method == UNFILLED or line.row.task == which:
+                    groups.setdefault((naming.name(shown_as), shown_as.row.model), []).append(line)
             curves = [_curve(label, group, name, metric, against) for (label, _), group in groups.items()]
             shown = tuple(c for c in curves if len(c.points) > (against == "steps" and not c.level))
             if any(not curve.level for curve in shown):
-                axis = "steps" if against == "steps" else "seconds a text (at the ends: steps)"
-                charts.append(Chart(f"{SETS.get(name, name)}, {which}", axis, AXES[metric], shown, logarithmic=True))
+                title, (axis, _) = f"{SETS.get(name, name)}, {which}", _AGAINST[against]
+                charts.append(Chart(title, axis, AXES[metric], shown, logarithmic=against != "minutes"))
     if not charts:
-        lack = "at several numbers of steps" if against == "steps" else "and seconds"
-        raise ValueError(f"no contender has {metric} {lack} on {dataset or 'any set'}, {task or 'any task'}")
+        raise ValueError(
+            f"no contender has {metric} {_AGAINST[against][1]} on {dataset or 'any set'}, {task or 'any task'}"
+        )
     return charts
 
 
@@ -114,6 +123,12 @@ def _chosen(rows: Sequence[Row], dataset: str | None, task: str | None) -> tuple
     return [dataset] if dataset else sets, [task] if task else tasks
 
 
+def _trained(line: Line) -> Line:
+    """The line as if its snapshot were the model of its recipe."""
+    rows = line.rows.items()
+    return Line({name: [replace(row, model=f"runs/{row.recipe}") for row in some] for name, some in rows})
+
+
 def _curve(name: str, lines: Sequence[Line], dataset: str, metric: str, against: str) -> Curve:
     """The curve of one contender; what steps mean nothing to is a level against them, the prompt always."""
     method = lines[0].row.method
@@ -125,8 +140,12 @@ def _curve(name: str, lines: Sequence[Line], dataset: str, metric: str, against:
             x = 0.0
         elif against == "seconds":
             x, note = seconds.mean if seconds else 0.0, "" if stepless else f"{line.row.steps} steps"
+        elif against == "minutes":
+            x = (line.row.own_seconds or 0.0) / 60
         if found is not None and (x > 0 or method == UNFILLED):
             low, high = (None if found.deviation is None else found.mean + k * found.deviation for k in (-1, 1))
+            if low is None and against == "minutes":
+                low, high = (line.rows[dataset][0].intervals or {}).get(metric, (None, None))
             points.append(Point(x, found.mean, low, high, note))
     points.sort(key=lambda point: point.x)
     level = method == UNFILLED or (stepless and against == "steps")

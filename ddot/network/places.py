@@ -83,7 +83,7 @@ def is_untrained(folder: Path) -> bool:
 def training_of(name: str | Path | None) -> dict[str, Any]:
     """A model's training as an evaluation row records it: recipe, λ, steps, seconds; empty if it had none.
 
-    Includes the runs it started from, except those that did not train the trunk.
+    Includes the runs it started from, except those that did not train the trunk; `own_…` are of the last alone.
     """
     meta = read_json(find(name) / "meta.json")
     if not isinstance(meta.get("training"), dict):
@@ -97,5 +97,7 @@ def training_of(name: str | Path | None) -> dict[str, Any]:
         "position_factor": runs[-1].get("position_factor"),
         "training_steps": sum(run.get("step") or 0 for run in runs),
         "training_seconds": sum(run.get("seconds") or 0 for run in runs),
+        "own_steps": runs[-1].get("step"),
+        "own_seconds": runs[-1].get("seconds"),
     }
     return {key: value for key, value in row.items() if value is not None}

@@ -143,7 +143,7 @@ def smollm2() -> Run:
 
 def smollm2_trunk() -> Run:
     """Where the compared methods start, as the paper's start from SEDD: SmolLM2-135M as a masked diffusion model of
-    texts of known length. It has seen [pad]s only after a text, and no positions that move."""
+    texts of known length. It has seen [pad]s only after a text and predicted none, and no positions that move."""
     run = _compared("smollm2_trunk", FixedLength(), start="runs/base/smollm2")
     return replace(run, training=replace(run.training, seconds=1000.0, rate=1e-3, matrix_rate=2e-3))
 

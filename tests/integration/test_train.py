@@ -98,7 +98,9 @@ def test_only_what_is_named_learns_and_goes_on_after_a_stop(straight):
     said = training_of(whole)  # of the run in which all learnt
     assert (said["training_steps"], said["training_seconds"]) == (12, first["seconds"])
     train(tiny(f"start={whole}"), straight.with_name("on"))
-    assert training_of(straight.with_name("on"))["training_steps"] == 24
+    said = training_of(straight.with_name("on"))
+    assert (said["training_steps"], said["own_steps"]) == (24, 12)
+    assert said["own_seconds"] == _meta(straight.with_name("on"))["seconds"] < said["training_seconds"]
     assert "0x" not in "".join(first["plans"])
     for only in ("trunk.blocks", "trunk"):  # Muon's part alone, and with AdamW
         part = straight.with_name(only)

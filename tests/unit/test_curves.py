@@ -64,6 +64,34 @@ def test_seconds_by_hand():
     assert [curve.name for curve in chart.curves if curve.level] == ["prompt, unfilled"]
 
 
+def test_minutes_by_hand():
+    def snapshot(method, recipe, minutes, **about):
+        model = f"runs/{recipe}/step-{minutes:08d}"
+        return row(method, model=model, recipe=recipe, own_seconds=60.0 * minutes, training_seconds=1e4, **about)
+
+    rows = [
+        snapshot("lc", "smollm2_lc", 9, bleu4=43.0, intervals={"bleu4": [41.0, 46.0]}),
+        snapshot("lc", "smollm2_lc", 4, bleu4=41.0, intervals={"success": [90.0, 99.0]}),
+        snapshot("lc", "smollm2_pop", 5, bleu4=20.0),
+        row("ddot-u", bleu4=44.0),  # does not say how long it was trained
+        row("unfilled", bleu4=38.5),
+    ]
+    (chart,) = quality(rows, "minutes")
+    assert (chart.x, chart.logarithmic) == ("minutes of training", False)
+    assert data(chart) == {
+        "prompt, unfilled": [(0, 38.5)],
+        "LC": [(4, 41.0), (9, 43.0)],  # snapshots of one training are one curve
+        "LC, runs/smollm2_pop": [(5, 20.0)],
+    }
+    ends = {(point.x, point.low, point.high) for curve in chart.curves for point in curve.points}
+    assert ends == {(0, None, None), (4, None, None), (9, 41.0, 46.0), (5, None, None)}
+    seeds = [snapshot("lc", "smollm2_lc", 4, seed=seed, intervals={"bleu4": [0.0, 99.0]}) for seed in (0, 1)]
+    (point,) = quality(seeds, "minutes")[0].curves[0].points
+    assert (point.low, point.high) == (40.0, 40.0)  # over seeds
+    with pytest.raises(ValueError, match="no contender has bleu4 and own_seconds on any set"):
+        quality(SWEEP, "minutes")
+
+
 def test_seeds_models_devices_tasks_and_sets():
     rows = [row(steps=K, seed=seed, bleu4=10.0 * K + seed) for K in (2, 4) for seed in (0, 1, 5)]
     (chart,) = quality(rows)

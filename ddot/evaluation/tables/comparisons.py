@@ -75,7 +75,11 @@ COMPARISONS = {
     ),
     "people": Comparison(
         "Blanks of everyday texts", ("people",), ("nats", *_ROUGE, *_LENGTHS), theirs=(), task="located",
-        notes=("Nats: per token of the true words, of texts with one blank (ddot nats).",),
+        only=lambda name: contender(name).variant in ("", "kept"),
+        notes=(
+            "Nats: per token of the true words, of texts with one blank (ddot nats).",
+            "The blanks of a text that was changed outside them count as empty.",
+        ),
     ),
     "methods": Comparison("Methods on blocks", BLOCKS, (*_QUALITY[:3], "gaps_found", "gaps_extra", "length_error")),
     "located": Comparison("Blocks, told where words are missing", BLOCKS, _QUALITY, theirs=(), task="located"),
