@@ -14,6 +14,7 @@ from ddot.infill.template import Blank
 from ddot.infill.view import TOKENS_A_WORD, View
 
 _LONGEST = 48  # tokens of a blank that asks for no number of words
+_A_SENTENCE = 3  # words that a blank between sentences must have to be taken for one
 _FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothing to say
 _LIKELY = np.log(0.2)  # an end that needs no better place
 _AS_GOOD = 1.0  # nats below the likeliest end of a text that is cut: the last such place is taken
@@ -23,15 +24,29 @@ _GO_ON = (
     "their these this to was we were when which while who whose will with would your"
 )
 _DANGLING = frozenset(_GO_ON.split())
-# Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing.
-GO_ON, BEGIN, GLUED, NOTHING = range(16, 20)
-RULES = 20  # added to the number of a rule, it also allows [sep]
+_ENDING = ".!?…\"'”’)"  # marks that may end a sentence
+# Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing; go on with
+# the last word or close it with a mark; the same where it ends a sentence.
+GO_ON, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
+RULES = 23  # added to the number of a rule, it also allows [sep]
 _COUNTED, _LOOSE, _WORDS = 4, 8, 12  # where the rules begin for counted words, in tokenised text, for needed words
 
 
 def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
     """The tokens that each rule allows: without [sep], then with it; for ordinary text, then for tokenised text."""
-    more = (alphabet.goes_on, alphabet.begins & ~alphabet.mark, alphabet.word, np.zeros_like(alphabet.word))
+    pieces = np.array([*alphabet.pieces, *[""] * (len(alphabet.word) - len(alphabet.pieces))])
+    marks = alphabet.goes_on & ~alphabet.word
+    ending = marks & np.array([not piece.strip(_ENDING) for piece in pieces])
+    lower = alphabet.word & np.array([not piece[:1].isupper() for piece in pieces])
+    more = (
+        alphabet.goes_on,
+        alphabet.begins & ~alphabet.mark,
+        alphabet.word,
+        np.zeros_like(alphabet.word),
+        marks if marks.any() else alphabet.goes_on,
+        lower | ending if ending.any() else alphabet.goes_on,
+        ending if ending.any() else alphabet.goes_on,
+    )
     loose = torch.cat([alphabet.allowed, torch.from_numpy(np.stack(more))])
     table = torch.stack([loose & ~torch.from_numpy(alphabet.loose), loose])[:, None].repeat(1, 2, 1, 1)
     table[:, 1, :, sep] = True
@@ -43,7 +58,7 @@ class Gap:
     """A place between given tokens and the blanks that lie in it, which are written as one.
 
     `after`: the given token before it; `blank`: bounds of all of them together; `told`: the tokens that the network is
-    told to write, so that it ends in time; `most`: the most it may write; `alone`: it ends as a sentence does.
+    told to write, so that it ends in time; `most`: the most it may write; `whole`: it ends as a sentence does.
     """
 
     after: int
@@ -52,7 +67,7 @@ class Gap:
     blank: Blank
     told: int
     most: int
-    alone: bool
+    whole: bool
 
     @property
     def counted(self) -> bool:
@@ -76,8 +91,11 @@ class Gap:
         return parts
 
 
-def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
-    """The gaps of a window that may hold text, in order. `tokens`: the most in each."""
+def gaps(view: View, blanks: Sequence[Blank], tokens: int | None, more: int = 0) -> list[Gap]:
+    """The gaps of a window that may hold text, in order. `tokens`: the most in each.
+
+    `more`: tokens told beyond the usual number for sentences whose words are counted.
+    """
     found = []
     for place in sorted(set(view.after)):
         mine = [number for number, other in enumerate(view.after) if other == place]
@@ -87,16 +105,18 @@ def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
         most = max(_LONGEST, 2 * blank.least + 8) if blank.most is None else 2 * blank.most + 4
         most = max(blank.least, most if tokens is None else min(most, tokens))
         if blank.most != 0:
-            alone = any(view.alone[number] for number in mine) and not any(each.counted for each in some)
-            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, alone))
+            counted = any(each.counted for each in some)
+            whole = counted and blank.least >= _A_SENTENCE and all(view.between[number] for number in mine)
+            whole |= not counted and any(view.alone[number] for number in mine)
+            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank, more * whole), most, whole))
     return found
 
 
-def _told(blank: Blank) -> int:
+def _told(blank: Blank, more: int) -> int:
     """The number of tokens a network is told for a number of words; none where bounds leave it to decide."""
     if blank.most is None or not blank.least or blank.most > 2 * blank.least + 2:
         return UNKNOWN_LENGTH
-    return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2))
+    return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2)) + more
 
 
 @dataclass
@@ -197,7 +217,14 @@ class Draft:
         if left <= missing:
             return BEGIN if missing else NOTHING + RULES
         ends = RULES if missing == 0 and self._may_end(tokens) else 0
-        return (GO_ON if blank.most is not None and words >= blank.most else LATER + kind) + ends
+        return (self._closing(tokens) if blank.most is not None and words >= blank.most else LATER + kind) + ends
+
+    def _closing(self, tokens: Sequence[int]) -> int:
+        """The rule after the last word a gap may have: no other word glued to it, as in "asked,Why"."""
+        text, whole = self._spelt(tokens[-3:]), self.gaps[self.now].whole
+        if text[-1:].isalnum() or text[-1:] in "-'’" or text[-2:-1].isdigit():
+            return FINISH if whole else GO_ON
+        return END if whole else CLOSE
 
     def _words(self, tokens: Sequence[int]) -> int:
         return sum(place == 0 or bool(self.alphabet.begins[token]) for place, token in enumerate(tokens))
@@ -209,7 +236,7 @@ class Draft:
     def _may_end(self, tokens: Sequence[int]) -> bool:
         """Whether the gap may end after these tokens: one that is a paragraph, only where a sentence does."""
         last = self._spelt(tokens[-3:])
-        return not self.gaps[self.now].alone or last.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":"))
+        return not self.gaps[self.now].whole or last.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":"))
 
     def only(self) -> list[int]:
         """The tokens that can continue the letters the first fill must begin with; none if any token is allowed."""
@@ -219,9 +246,12 @@ class Draft:
         return self.alphabet.spelling_on(self.begin[len(there) :])
 
     def forbidden(self) -> list[int]:
-        """Tokens that would repeat the last one or spell something to be avoided."""
-        echo = [self.text[-1]] if self.text[-1] != self.sep else []
-        return echo + [last for *before, last in self.banned if not before or self.text[-len(before) :] == list(before)]
+        """Tokens that would repeat the last one, spell something to be avoided, or leave a sentence without its end."""
+        gap = self.gaps[self.now]
+        some = [self.text[-1]] if self.text[-1] != self.sep else []
+        if gap.whole and gap.blank.most is not None and self.written[self.now].words == gap.blank.most - 1:
+            some += [token for word in _DANGLING if (token := self.alphabet.token_of.get(" " + word)) is not None]
+        return some + [last for *before, last in self.banned if not before or self.text[-len(before) :] == list(before)]
 
     def take(self, token: int, chance: float, end: float) -> None:
         """Go on with the token chosen: its log-probability, and that of ending here."""

@@ -8,7 +8,7 @@ of many families, of many requests, read together; a family that is written leav
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -35,7 +35,11 @@ _COLUMNS = 256  # rows of a standing batch have a multiple of so many
 
 
 class Candidate:
-    """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number."""
+    """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number.
+
+    A number of words can be several numbers of tokens. Where the words of a sentence are counted, every second
+    candidate is told one token more, and the first such is greedy too.
+    """
 
     def __init__(
         self,
@@ -45,10 +49,10 @@ class Candidate:
         start: float | None = None,
         sibling: "Candidate | None" = None,
     ):
-        """`sibling`: another candidate for the same window, if there is one."""
+        """`sibling`: another candidate of the same family, if there is one."""
         self.window, self.engine, self.banned = window, engine, banned
         view = window.view
-        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens)
+        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens, window.draw % 2)
         if sibling:
             self.outline = sibling.outline
         self.draft = Draft(
@@ -68,8 +72,14 @@ class Candidate:
         if settings.temperature > 0:
             self.heat, self.top_p = settings.temperature * window.warmth, settings.top_p
         else:
-            self.heat = TEMPERATURE * window.warmth if window.draw else 0.0
+            greedy = window.draw == 0 or (window.draw == 1 and any(gap.counted and gap.whole for gap in self.gaps))
+            self.heat = 0.0 if greedy else TEMPERATURE * window.warmth
             self.top_p = TOP_P if window.warmth == 1 else 1.0
+
+    @property
+    def family(self) -> Hashable:
+        """Candidates that read the same up to their first gap have the same one."""
+        return id(self.window.view), tuple(gap.told for gap in self.gaps)
 
     @property
     def columns(self) -> int:

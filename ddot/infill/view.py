@@ -25,6 +25,7 @@ _CONTEXT = 40  # slots always left for text around the blanks
 _LOOK = 2_000  # characters considered on either side
 TOKENS_A_WORD = 1.25
 _BEFORE_A_PARAGRAPH, _EMPTY_LINE = re.compile(r"\S\s*\n\s*\Z"), re.compile(r"[^\S\n]*\n[^\S\n]*\n")
+_END_OF_A_SENTENCE, _BEGIN_OF_ONE = re.compile(r"[.!?…][\"'”’)]*\s+\Z"), re.compile(r"\s+[\"'“‘(]*([^\W\d_])")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class View:
 
     `pieces`: the text of each prompt token. A character of several tokens belongs to the first of them. `alone`:
     whether each blank is a paragraph of its own. The network reads line breaks as spaces and would run on into the
-    next paragraph ("Thank you for reading The ¶ Best, Anna").
+    next paragraph ("Thank you for reading The ¶ Best, Anna"). `between`: whether it stands between sentences.
     """
 
     prompt: Prompt
@@ -41,6 +42,7 @@ class View:
     after: tuple[int, ...]
     first: tuple[int, ...]
     alone: tuple[bool, ...] = ()
+    between: tuple[bool, ...] = ()
 
 
 def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool = True, ends: bool = True) -> View:
@@ -51,7 +53,7 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
     """
     marks = [tokenizer.edge if whole else tokenizer.vocabulary.sep for whole in (begins, ends)]
     tokens, pieces = [marks[0]], [""]
-    after, first, alone = [], [], []
+    after, first, alone, between = [], [], [], []
     for number, literal in enumerate(template.literals):
         text = " ".join(literal.split())
         if text:
@@ -61,13 +63,21 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
         if number < len(template.blanks):
             after.append(len(tokens) - 1)
             first.append(_first_rule(literal, template.apart))
-            alone.append(bool(_BEFORE_A_PARAGRAPH.search(literal) and _EMPTY_LINE.match(template.literals[number + 1])))
+            following = template.literals[number + 1]
+            alone.append(bool(_BEFORE_A_PARAGRAPH.search(literal) and _EMPTY_LINE.match(following)))
+            between.append(_is_between(literal, following))
     tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
     is_open = np.zeros(len(tokens) + 1, bool)
     is_open[np.array(after, np.int64) + 1] = True
     hint = gap_hints(np.ones(len(tokens), bool), is_open) if located else np.full(len(tokens), UNKNOWN)
     example = Example(np.array(tokens, np.int64), np.ones(len(tokens), bool), hint)
-    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first), tuple(alone))
+    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first), tuple(alone), tuple(between))
+
+
+def _is_between(before: str, following: str) -> bool:
+    """Whether a sentence ends before a blank and another begins after it."""
+    begin = _BEGIN_OF_ONE.match(following)
+    return bool(_END_OF_A_SENTENCE.search(before)) and begin is not None and begin[1].isupper()
 
 
 def _first_rule(before: str, apart: bool) -> int:

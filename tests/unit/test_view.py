@@ -210,6 +210,23 @@ def test_a_blank_between_empty_lines_is_a_paragraph(tokenizer, source, alone):
     assert list(view(parse(source), tokenizer, True).alone) == alone
 
 
+@pytest.mark.parametrize(
+    ("source", "between"),
+    [
+        ("He left. ___ Then it rained.", [True]),
+        ("“He left.” ___ “Then it rained.”", [True]),
+        ("He left. ___ then it rained.", [False]),
+        ("He left ___ Then it rained.", [False]),
+        ("He left. ___", [False]),
+        ("___ Then it rained.", [False]),
+        ("He left. ___ ___ Then it rained.", [False, False]),
+        ("He left. ___ 3 days later.", [False]),
+    ],
+)
+def test_a_blank_is_between_sentences_where_one_ends_and_another_begins(tokenizer, source, between):
+    assert list(view(parse(source), tokenizer, True).between) == between
+
+
 def test_free_words_leave_every_gap_between_words_open(tokenizer):
     seen = view(free("boats wasn't  nicht"), tokenizer, located=False)
     is_open = seen.prompt.is_open

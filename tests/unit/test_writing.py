@@ -413,6 +413,29 @@ def test_words_are_counted_where_one_of_several_blanks_side_by_side_is_bounded()
     assert may_be_spaces("The ___{0,} ___{0,} open.")
 
 
+@pytest.mark.parametrize("text", ["Nobody answered. ___{4} Then a dog barked.", "The lamp ___{3} open."])
+def test_no_word_is_glued_to_the_last_that_is_asked_for(text):
+    whole = "answered" in text
+    for seed in range(6):
+        some = Model(network(seed), TOKENIZER, "toy").infill(text, n=4)
+        for fill in (each.fills[0] for each in some):
+            last = fill.split()[-1]
+            assert not re.search(r"[.,;:!?][^\W\d_]", last), fill
+            if whole and len(TOKENIZER.encode(" " + fill)) < 12:  # the most tokens of four words
+                assert fill[-1] in ".!?\"'", fill
+
+
+def test_a_sentence_whose_words_are_counted_does_not_end_in_mid_phrase(monkeypatch):
+    monkeypatch.setattr("ddot.infill.draft._DANGLING", frozenset(["the", "and", "a"]))
+    words = {ALPHABET.token_of[" " + word] for word in ("the", "and")}
+    between, within = (window(f"{before} ___{{3}} Then a dog barked.") for before in ("It rained.", "It rained and"))
+    for one, ends in ((between, True), (within, False)):
+        draft = Candidate(one, Engine(NETWORK, TOKENIZER)).draft
+        for number in range(3):
+            assert (words <= set(draft.forbidden())) == (ends and number == 2)
+            draft.take(ALPHABET.token_of[" lamp" if number % 2 else " door"], -1.0, -1.0)
+
+
 @pytest.mark.parametrize("letters", ["la", "stoo", "Nobo"])
 def test_letters_are_finished_and_something_follows_however_little_time_there_is(letters):
     request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=1e-9), begin=letters)
