@@ -53,7 +53,7 @@ class Graph(Generic[R]):
 
     def __call__(self, *given: Tensor, device: torch.device) -> R:
         if device.type != "cuda":
-            return self.compute(*given)
+            return self.compute(*(each.to(device) for each in given))
         if self.recorded is None:
             self._record([each.to(device) for each in given])
         else:

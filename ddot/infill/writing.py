@@ -7,7 +7,6 @@ after it.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import torch
@@ -241,7 +240,10 @@ def _plainly(
     starts = shape.reading.padded([list(map(Slot, family[0].shared)) for family in families], [])
     pad = model.vocabulary.pad
     given = arranged(starts, [0] * shape.reading.rows, shared, pad), arranged(rows, places, rest, pad)
-    hidden = (read if shape.rows == 1 else partial(together(engine).graph(size, read), device=model.device))(*given)
+    if shape.rows == 1:
+        hidden = read(*(each.to(model.device) for each in given))
+    else:
+        hidden = together(engine).graph(size, read)(*given, device=model.device)
     asked = [(row, rest - len(text.rest) + place, token) for row, text in texts.items() for place, token, _ in text.at]
     if not asked:
         return {text: {} for text in texts.values()}

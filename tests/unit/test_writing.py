@@ -22,7 +22,7 @@ from ddot.infill.answers import answers
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
 from ddot.infill.passes import Candidate, drawn
-from ddot.infill.reading import Line, Slot
+from ddot.infill.reading import Graph, Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
@@ -338,6 +338,25 @@ def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
         assert (errors, len(found)) == (1, 1)
         (number,) = found
         assert found[number] == result_of(answers([requests[number]], model(EIGHT).engine))[0].best
+
+
+def test_a_computation_gets_its_tensors_on_the_device_it_runs_on():
+    where = Graph(lambda *given: [each.device.type for each in given])
+    assert where(torch.zeros(2), torch.ones(3), device=torch.device("meta")) == ["meta", "meta"]
+
+
+@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
+def test_texts_are_judged_on_the_device_of_the_network(shape, monkeypatch):
+    engine = Engine(network(), TOKENIZER, shape)
+    engine.model.to("meta")
+    text = writing._with_text_after(window(TEXTS[0]), [np.array([5, 6])], V.sep)
+
+    def take(line, new):
+        raise KeyError(line.x.device.type, new.device.type)
+
+    monkeypatch.setattr(Line, "take", take)
+    with pytest.raises(KeyError, match="'meta', 'meta'"):
+        writing._plainly([[text]], (16, 16, 6), engine)
 
 
 def test_one_answer_alone_is_among_several_and_best_first():
