@@ -340,6 +340,48 @@ def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
         assert found[number] == result_of(answers([requests[number]], model(EIGHT).engine))[0].best
 
 
+def test_nobody_waits_for_one_who_has_stopped_reading():
+    """Texts wait for others to be judged with, but not for those whose passes nobody asks for."""
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    with torch.inference_mode():
+        stopped = answers([model(EIGHT).request("The lamp ___{30,} open.")], engine)
+        for _ in range(3):
+            next(stopped)
+        steps = answers([model(EIGHT).request(TEXTS[3])], engine)
+        assert len(list(itertools.islice(steps, 500))) < 500
+        assert engine.together.busy  # the one that has stopped is not done
+
+
+def test_whoever_leaves_or_fails_takes_its_texts_along(monkeypatch):
+    """Texts of one size fail whenever they are judged, and those of another are judged all the same."""
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    long = model(EIGHT).request(" ".join(["hall"] * 20) + " ___{1} open.")
+    plainly, failed = writing._plainly, []
+
+    def failing(families, size, engine):
+        if size[0] > 16:
+            failed.append(size)
+            raise MemoryError
+        return plainly(families, size, engine)
+
+    monkeypatch.setattr(writing, "_plainly", failing)
+    with torch.inference_mode():
+        leaving = answers([long], engine)
+        while engine.together is None or not engine.together.texts:
+            next(leaving)
+        leaving.close()
+        assert engine.together.texts == []
+        first = answers([long], engine)
+        while not engine.together.texts:
+            next(first)
+        beside = result_of(answers([model(EIGHT).request(TEXTS[3])], engine))[0].best
+        assert beside == result_of(answers([model(EIGHT).request(TEXTS[3])], model(EIGHT).engine))[0].best
+        assert failed == []
+        with pytest.raises(MemoryError):
+            result_of(first)
+        assert engine.together.texts == []
+
+
 def test_a_computation_gets_its_tensors_on_the_device_it_runs_on():
     where = Graph(lambda *given: [each.device.type for each in given])
     assert where(torch.zeros(2), torch.ones(3), device=torch.device("meta")) == ["meta", "meta"]
