@@ -1,8 +1,11 @@
 """Blanks written from left to right: what a plain loop without a cache writes, within bounds, alone and in batches."""
 
 import dataclasses
+import gc
 import itertools
 import re
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from ddot.infill import writing
 from ddot.infill.answers import answers
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, drawn
+from ddot.infill.passes import Candidate, Together, drawn
 from ddot.infill.reading import Graph, Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
@@ -291,13 +294,34 @@ def test_a_standing_batch_that_fails_is_replaced():
         for _ in range(3):
             next(first), next(second)
         (pool,) = engine.together.pools.values()
-        pool.standing = None
+        pool.standing, kept = None, weakref.ref(pool)
         with pytest.raises(AttributeError):
             result_of(first)
         with pytest.raises(RuntimeError, match="has failed"):
             result_of(second)
         again = result_of(answers([requests[2]], engine))[0].best
+        del pool, first, second
+        gc.collect()
+        assert kept() is None  # nothing that others use holds the memory of its rows
         assert again == result_of(answers([requests[2]], model(EIGHT).engine))[0].best
+
+
+def test_graphs_of_sizes_not_used_for_long_are_forgotten():
+    shared = Together(Engine(NETWORK, TOKENIZER, EIGHT))
+    often = shared.graph((0,), len)
+    for number in range(1, 2_000):
+        seldom = shared.graph((number, 16, 6), len)
+        assert shared.graph((0,), len) is often
+        assert shared.graph((number, 16, 6), len) is seldom
+    assert len(shared.graphs) < 100
+
+
+def test_threads_that_fill_with_one_model_get_the_bits_they_get_alone():
+    requests = [model(EIGHT).request(text) for text in TEXTS[:6]]
+    alone = [result_of(model(EIGHT).steps(request)).best for request in requests]
+    shared = Model(NETWORK, TOKENIZER, "toy", shape=EIGHT)
+    with ThreadPoolExecutor(4) as pool:
+        assert [found.best for found in pool.map(lambda each: result_of(shared.steps(each)), requests)] == alone
 
 
 def test_texts_written_in_the_same_pass_are_judged_together(monkeypatch):
