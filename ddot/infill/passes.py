@@ -286,7 +286,9 @@ class Pool(Rows):
             free = [row for row, each in enumerate(self.rows) if each is None]
             fitting, left = list[list[Candidate]](), len(free)
             for family in self.waiting:
-                if len(family) <= left and _width(family, self.engine) == width:
+                if _width(family, self.engine) == width:
+                    if len(family) > left:  # others must not take the rows it waits for
+                        break
                     fitting.append(family)
                     left -= len(family)
             fitting = fitting[: self.engine.shape.reading.rows]

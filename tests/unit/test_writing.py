@@ -24,7 +24,7 @@ from ddot.infill import writing
 from ddot.infill.answers import answers
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, Together, drawn
+from ddot.infill.passes import Candidate, Pool, Together, drawn
 from ddot.infill.reading import Graph, Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
@@ -304,6 +304,19 @@ def test_a_standing_batch_that_fails_is_replaced():
         gc.collect()
         assert kept() is None  # nothing that others use holds the memory of its rows
         assert again == result_of(answers([requests[2]], model(EIGHT).engine))[0].best
+
+
+def test_families_get_rows_in_the_order_in_which_they_came(monkeypatch):
+    """One that needs most of the rows is not kept waiting by small ones that come after it."""
+    came, begun, add, read = [], [], Pool.add, Pool._read
+    monkeypatch.setattr(Pool, "add", lambda pool, family: came.append(family[0]) or add(pool, family))
+    monkeypatch.setattr(
+        Pool, "_read", lambda pool, some, *rest: begun.extend(each[0] for each in some) or read(pool, some, *rest)
+    )
+    requests = [model(EIGHT).request("The lamp ___{4} open.", Settings(n=20 if i == 9 else 1)) for i in range(30)]
+    with torch.inference_mode():
+        together(Engine(NETWORK, TOKENIZER, EIGHT), requests, after=2)
+    assert list(map(id, begun)) == list(map(id, came))
 
 
 def test_graphs_of_sizes_not_used_for_long_are_forgotten():
