@@ -35,7 +35,7 @@ from ddot.infill.settings import Settings
 
 if TYPE_CHECKING:
     from ddot.infill.jsonl import Line
-    from ddot.infill.mistakes import COMMAND_LINE, told
+    from ddot.infill.model import Model
     from ddot.infill.template import Template
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
