@@ -861,10 +861,25 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("siblings that forget their outline", "self.outline = sibling.outline", "self.outline = []"),
             ("families that come and are left out", "fitting[: self.engine.shape.reading.rows]", "fitting[:1]"),
             (
+                "small families that pass a large one",
+                "it waits for\n                        break",
+                "\n                        continue",
+            ),
+            ("graphs that are kept for ever", "if len(self.graphs) > _GRAPHS:", "if False:"),
+            (
                 "a family whose rows nobody frees",
                 "for pool, family in pools:\n            pool.drop(family)",
                 "pass",
             ),
+        ],
+    ),
+    (
+        "unit/test_writing.py",
+        "infill/writing.py",
+        [
+            ("texts that wait for ever", "at_once=passes == seen", "at_once=False"),
+            ("texts of somebody who has left", "if each not in asked]", "if True]"),
+            ("texts judged with any others", "if each.size == mine.size and each is not mine]", "if each is not mine]"),
         ],
     ),
     (

@@ -35,7 +35,7 @@ from ddot.infill.settings import Settings
 
 if TYPE_CHECKING:
     from ddot.infill.jsonl import Line
-    from ddot.infill.mistakes import COMMAND_LINE, told
+    from ddot.infill.model import Model
     from ddot.infill.template import Template
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
@@ -135,7 +135,7 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings,
             return [Line(number, request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
         except ValueError as error:
             if advice := _meant(texts):
-                raise ValueError(f"{told(error, COMMAND_LINE).split(';')[0]}; {advice}") from None
+                raise ValueError(f"{told(error, COMMAND_LINE).rpartition(';')[0]}; {advice}") from None
             raise
     if lock:
         raise ValueError("--lock gives the fills of one text; give the text as well")

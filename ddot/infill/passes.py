@@ -9,7 +9,7 @@ of many families, of many requests, read together; a family that is written leav
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from ddot.infill.engine import Engine, Sample, Step, Steps, Window
 from ddot.infill.reading import Arranged, Graph, Line, Slot, Standing, arranged
 from ddot.infill.scoring import Tokens
 from ddot.methods.outline import outline
+from ddot.network.denoiser import Denoiser
 
 R = TypeVar("R")
 
@@ -32,6 +33,8 @@ CANDIDATES = 6  # for the one answer of n = 1
 TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
 _NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
 _COLUMNS = 256  # rows of a standing batch have a multiple of so many
+_GRAPHS = 32  # sizes whose graphs are kept: each holds memory for its results
+_FIRST = threading.Lock()
 
 
 class Candidate:
@@ -293,7 +296,9 @@ class Pool(Rows):
             free = [row for row, each in enumerate(self.rows) if each is None]
             fitting, left = list[list[Candidate]](), len(free)
             for family in self.waiting:
-                if len(family) <= left and _width(family, self.engine) == width:
+                if _width(family, self.engine) == width:
+                    if len(family) > left:  # others must not take the rows it waits for
+                        break
                     fitting.append(family)
                     left -= len(family)
             fitting = fitting[: self.engine.shape.reading.rows]
@@ -312,7 +317,7 @@ class Pool(Rows):
         where, source = (torch.tensor(some, device=model.device) for some in (rows, [number for number, _ in come]))
         new = arranged(shape.reading.padded(slots, slots[-1]), [0] * shape.reading.rows, width, model.vocabulary.pad)
         with shared.lock:
-            hidden, line = shared.graph((width,), self._begun)(new, device=model.device)
+            hidden, line = shared.graph((width,), partial(_begun, model))(new, device=model.device)
             self.standing.put(where, line, source)
             self.hidden = self.hidden.to(hidden.dtype)
             self.hidden[where] = hidden[source]
@@ -320,11 +325,6 @@ class Pool(Rows):
             self.rows[row], self.counts[row] = each, len(each.next_slots)
             self._tire(row)
             each.reading = time.perf_counter() - each.start
-
-    def _begun(self, new: Arranged) -> tuple[Float[Tensor, "B d"], Line]:
-        """The hidden vectors of the last slots of rows that begin, and the rows."""
-        line = Line(self.engine.model, new.shape[1], masked=True)
-        return line.take(new)[:, -1], line
 
     def _pass(self) -> None:
         if not self.under_way():
@@ -347,6 +347,12 @@ def _width(family: Sequence[Candidate], engine: Engine) -> int:
     return engine.shape.width(family[0].offset + len(family[0].next_slots))
 
 
+def _begun(model: Denoiser, new: Arranged) -> tuple[Float[Tensor, "B d"], Line]:
+    """The hidden vectors of the last slots of rows that begin, and the rows."""
+    line = Line(model, new.shape[1], masked=True)
+    return line.take(new)[:, -1], line
+
+
 class Together:
     """What the requests to one engine share on a GPU: standing batches by their columns, texts to be judged, graphs.
 
@@ -356,28 +362,33 @@ class Together:
     def __init__(self, engine: Engine):
         self.engine, self.pools = engine, dict[int, Pool]()
         self.texts: list[Any] = []
-        self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by their sizes; their results are used under the lock
+        self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
         self.lock = threading.Lock()
 
     @property
     def busy(self) -> bool:
-        return any(pool.failed is None and (pool.waiting or pool.under_way()) for pool in self.pools.values())
+        return any(pool.failed is None and (pool.waiting or pool.under_way()) for pool in list(self.pools.values()))
 
     def pool(self, columns: int) -> Pool:
         """The standing batch for rows of so many columns; a new one if the last has failed."""
-        if columns not in self.pools or self.pools[columns].failed is not None:
-            self.pools[columns] = Pool(self.engine, columns)
-        return self.pools[columns]
+        with self.lock:
+            if columns not in self.pools or self.pools[columns].failed is not None:
+                self.pools[columns] = Pool(self.engine, columns)
+            return self.pools[columns]
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
-        """A computation on tensors of these sizes, the same each time."""
-        return self.graphs.setdefault(size, Graph(compute, self.memory))
+        """A computation on tensors of these sizes, the same each time. Those not used for long are forgotten."""
+        graph = self.graphs.pop(size, None) or Graph(compute, self.memory)
+        self.graphs[size] = graph
+        if len(self.graphs) > _GRAPHS:
+            del self.graphs[next(iter(self.graphs))]
+        return graph
 
     @property
     def passes(self) -> int:
         """A clock."""
-        return sum(pool.passes for pool in self.pools.values())
+        return sum(pool.passes for pool in list(self.pools.values()))
 
     def enough(self, come: int, since: int) -> bool:
         """Whether so many are worth a pass, or have waited long enough for others, since a pass."""
@@ -385,9 +396,10 @@ class Together:
 
 
 def together(engine: Engine) -> Together:
-    if engine.together is None:
-        engine.together = Together(engine)
-    return engine.together
+    with _FIRST:
+        if engine.together is None:
+            engine.together = Together(engine)
+        return engine.together
 
 
 def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[None]:

@@ -1,7 +1,9 @@
 """Rows of slots that are read from left to right, each at its own pace, with a key-value cache."""
 
+import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import ExitStack
+from functools import cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,6 +17,7 @@ from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Attention, Cache, attend
 
 R = TypeVar("R")
+_RECORDING = threading.Lock()  # a process may record one graph at a time
 
 
 class Slot(NamedTuple):
@@ -40,6 +43,12 @@ def arranged(rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int, 
     return torch.from_numpy(np.stack([x, hint, length, np.where(seen, place + np.array(places)[:, None], 0), seen]))
 
 
+@cache
+def _aside(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which graphs are recorded: one for all, or they would not share memory."""
+    return torch.cuda.Stream(device)
+
+
 class Graph(Generic[R]):
     """A computation on tensors whose shapes never change. On a GPU its kernels are recorded and launched as one.
 
@@ -53,9 +62,9 @@ class Graph(Generic[R]):
 
     def __call__(self, *given: Tensor, device: torch.device) -> R:
         if device.type != "cuda":
-            return self.compute(*given)
+            return self.compute(*(each.to(device) for each in given))
         if self.recorded is None:
-            self._record([each.to(device) for each in given])
+            self._record([each.to(device) for each in given], device)
         else:
             for mine, each in zip(self.given, given, strict=True):
                 mine.copy_(each)
@@ -63,18 +72,23 @@ class Graph(Generic[R]):
         self.recorded.replay()
         return self.result
 
-    def _record(self, given: list[Tensor]) -> None:
+    def _record(self, given: list[Tensor], device: torch.device) -> None:
         """Run it twice, as libraries prepare themselves in a first run, and record it."""
-        self.given, graph = given, torch.cuda.CUDAGraph()
-        # Autocast must not keep weights of this context for the graph, nor those of the graph for this context.
-        with torch.autocast("cuda", torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda"), False):
-            aside = torch.cuda.Stream()
+        self.given, graph, aside = given, torch.cuda.CUDAGraph(), _aside(device)
+        with ExitStack() as contexts:
+            contexts.enter_context(_RECORDING)
+            contexts.enter_context(torch.cuda.device(device))
+            # Where recording fails, torch would leave this thread on the stream of the recording.
+            contexts.enter_context(torch.cuda.stream(torch.cuda.current_stream()))
+            # Autocast must not keep weights of this context for the graph, nor those of the graph for this context.
+            half, on = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+            contexts.enter_context(torch.autocast("cuda", half, on, cache_enabled=False))
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
                 for _ in range(2):
                     self.compute(*given)
             torch.cuda.current_stream().wait_stream(aside)
-            with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, self.pool, aside, capture_error_mode="thread_local"):
                 self.result = self.compute(*given)
         self.recorded = graph
 

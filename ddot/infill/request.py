@@ -56,12 +56,13 @@ def request(
 
 def to_judge(text: str, fills: Sequence[str], settings: Settings | None = None) -> Request:
     """A text whose blanks are open, to be judged with these fills, one for each and within its bounds."""
-    open_, blanks = request(text, settings), len(template_of(text).blanks)
+    asked = request(text, settings)
+    blanks = len(asked.template.blanks)
     if isinstance(fills, list | tuple) and (None in fills or len(fills) != blanks):
-        some = [fill for fill in fills if fill is not None]
-        raise ValueError(f"{counted(len(some), 'fill')} for {counted(blanks, 'blank')}; give the fill of every blank")
-    request(text, fills=fills)
-    return open_
+        given = len(fills) if len(fills) != blanks else blanks - fills.count(None)
+        raise ValueError(f"{counted(given, 'fill')} for {counted(blanks, 'blank')}; give the fill of every blank")
+    request(asked.template, fills=fills)
+    return asked
 
 
 def to_count(text: str, seed: int = 0, rollouts: int = ROLLOUTS, steps: int = 4) -> Request:

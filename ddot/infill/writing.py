@@ -7,7 +7,6 @@ after it.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import torch
@@ -17,6 +16,7 @@ from ddot.core.chunks import in_chunks
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
 from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
 from ddot.infill.reading import Line, Slot, arranged
+from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
@@ -165,14 +165,15 @@ def _ahead(
     """
     judged = [i for i, window in enumerate(windows) if window.seconds is None]
     texts = {i: _with_text_after(windows[i], fills[i], engine.model.vocabulary.sep) for i in judged}
-    asked = [_Asked.of(family, engine) for family in _alike(dict.fromkeys(texts.values()), lambda text: text.view)]
-    if engine.shape.rows > 1:
-        with together(engine).lock:
-            together(engine).texts += asked
-        yield Step()  # whoever was written in the same pass comes too
-    while waiting := [each for each in asked if each.found is None]:
-        _judge_some(waiting, engine)
-        yield Step()
+    families = _alike(dict.fromkeys(texts.values()), lambda text: text.view)
+    if engine.shape.rows == 1:
+        asked = [_Asked.of(family, engine) for family in families]
+        for each in asked:
+            each.found = _plainly([each.family], each.size, engine)
+            yield Step()
+    else:
+        asked = [_Asked.of(some, engine) for family in families for some in chunks(family, CANDIDATES)]
+        yield from _judge_together(asked, engine)
     found = {text: after for each in asked for text, after in (each.found or {}).items()}
     results: list[list[list[float]]] = [[[] for _ in window.blanks] for window in windows]
     for i, text in texts.items():
@@ -182,7 +183,9 @@ def _ahead(
 
 @dataclass(eq=False)
 class _Asked:
-    """Texts of one view to be judged. `size`: widths of what they share and of the rest, and the rows they get.
+    """Texts of one view to be judged, on a GPU few of them: the fewer sizes there are, the more share a pass.
+
+    `size`: widths of what they share and of the rest, and the rows they get.
 
     `since`: the pass at which they came.
     """
@@ -196,32 +199,41 @@ class _Asked:
     def of(cls, family: list[_Filled], engine: Engine) -> "_Asked":
         shape, many = engine.shape, len(family)
         rest = max(len(text.rest) for text in family)
-        rows = many if shape.rows == 1 else CANDIDATES * -(-many // CANDIDATES)
-        size = shape.width(len(family[0].shared)), shape.width(rest), rows
+        size = shape.width(len(family[0].shared)), shape.width(rest), many if shape.rows == 1 else CANDIDATES
         return cls(family, size, 0 if shape.rows == 1 else together(engine).passes)
 
 
-def _judge_some(waiting: Sequence[_Asked], engine: Engine) -> None:
-    """Judge the texts of one view or, on a GPU, of all that wait and have the size of the first, if they are enough."""
-    if engine.shape.rows == 1:
-        waiting[0].found = _plainly([waiting[0].family], waiting[0].size, engine)
-        return
-    shared = together(engine)
+def _judge_together(asked: Sequence[_Asked], engine: Engine) -> Steps[None]:
+    """Judge texts in passes that are shared with all that wait and have the same size."""
+    shared, seen = together(engine), -1
     with shared.lock:
-        if not shared.texts or waiting[0].found is not None:
-            return
-        size = shared.texts[0].size
-        batch = [each for each in shared.texts if each.size == size][: engine.shape.reading.rows]
-        if not shared.enough(len(batch), batch[0].since):
-            return
-        done: Sequence[_Asked] = waiting  # where it fails, the others try again by themselves
-        try:
-            found = _plainly([each.family for each in batch], size, engine)
-            for each in batch:
-                each.found = {text: found[text] for text in each.family}
-            done = batch
-        finally:
-            shared.texts = [each for each in shared.texts if each not in done]
+        shared.texts += asked
+    try:
+        yield Step()  # whoever was written in the same pass comes too
+        while True:
+            with shared.lock:
+                if not (waiting := [each for each in asked if each.found is None]):
+                    return
+                passes = shared.passes
+                _judge_some(waiting[0], engine, at_once=passes == seen)  # if nobody writes, nobody will come
+            seen = passes
+            yield Step()
+    finally:
+        with shared.lock:
+            shared.texts = [each for each in shared.texts if each not in asked]
+
+
+def _judge_some(mine: _Asked, engine: Engine, at_once: bool) -> None:
+    """Judge texts and others of their size, if they are enough."""
+    shared = together(engine)
+    others = [each for each in shared.texts if each.size == mine.size and each is not mine]
+    batch = [mine, *others][: engine.shape.reading.rows]
+    if not at_once and not shared.enough(len(batch), min(each.since for each in batch)):
+        return
+    found = _plainly([each.family for each in batch], mine.size, engine)
+    for each in batch:
+        each.found = {text: found[text] for text in each.family}
+    shared.texts = [each for each in shared.texts if each not in batch]
 
 
 def _plainly(
@@ -242,7 +254,10 @@ def _plainly(
     starts = shape.reading.padded([list(map(Slot, family[0].shared)) for family in families], [])
     pad = model.vocabulary.pad
     given = arranged(starts, [0] * shape.reading.rows, shared, pad), arranged(rows, places, rest, pad)
-    hidden = (read if shape.rows == 1 else partial(together(engine).graph(size, read), device=model.device))(*given)
+    if shape.rows == 1:
+        hidden = read(*(each.to(model.device) for each in given))
+    else:
+        hidden = together(engine).graph(size, read)(*given, device=model.device)
     asked = [(row, rest - len(text.rest) + place, token) for row, text in texts.items() for place, token, _ in text.at]
     if not asked:
         return {text: {} for text in texts.values()}

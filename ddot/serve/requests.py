@@ -1,12 +1,12 @@
 """What clients send, checked; errors say what was wanted. Unknown fields are ignored."""
 
-import json
 from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from ddot.infill.mistakes import JSON
 from ddot.infill.settings import TERMINALS, Settings, whole_number
 from ddot.serve.replies import Refused
 
@@ -125,7 +125,7 @@ def refusal_of(error: RequestValidationError, path: str) -> Refused:
     if first["type"] == "json_invalid":
         return Refused(400, f"the body is not JSON ({first['ctx']['error']})", "bad_json")
     if len(first["loc"]) < 2:
-        what = "empty" if given is None else _quoted(given)
+        what = "empty" if given is None else JSON.value(given)
         return Refused(400, f"the body is {what}; wanted a JSON object", "bad_json")
     name = str(first["loc"][1])
     wanted = KINDS[path].model_fields[name].description
@@ -134,13 +134,8 @@ def refusal_of(error: RequestValidationError, path: str) -> Refused:
     elif name not in given:
         sentence = f'"{name}" is missing; wanted {wanted}'
     else:
-        sentence = f'"{name}" is {_quoted(given[name])}; wanted {wanted}'
+        sentence = f'"{name}" is {JSON.value(given[name])}; wanted {wanted}'
     return Refused(400, sentence, "bad_value")
-
-
-def _quoted(value: object) -> str:
-    said = json.dumps(value, ensure_ascii=False)
-    return said if len(said) <= 60 else said[:59] + "…"
 
 
 def check_work(settings: Settings, blanks: int) -> None:

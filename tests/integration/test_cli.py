@@ -53,6 +53,7 @@ def test_texts_from_stdin_and_plain_output(folder):
         (["a ___", "--input", "x.jsonl"], "--output as well"),
         (["a ___", "--compile"], "--compile is for a large file on a GPU"),
         (["--input", "missing.jsonl", "--output", "out.jsonl"], "no file at"),
+        (["one;two", "three"], "no blank in 'one;two'; put a text of several words in quotes"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, says, capsys, monkeypatch, folder, tmp_path):

@@ -1,8 +1,11 @@
 """Blanks written from left to right: what a plain loop without a cache writes, within bounds, alone and in batches."""
 
 import dataclasses
+import gc
 import itertools
 import re
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,8 +24,8 @@ from ddot.infill import writing
 from ddot.infill.answers import answers
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, drawn
-from ddot.infill.reading import Line, Slot
+from ddot.infill.passes import Candidate, Pool, Together, drawn
+from ddot.infill.reading import Graph, Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
@@ -291,13 +294,47 @@ def test_a_standing_batch_that_fails_is_replaced():
         for _ in range(3):
             next(first), next(second)
         (pool,) = engine.together.pools.values()
-        pool.standing = None
+        pool.standing, kept = None, weakref.ref(pool)
         with pytest.raises(AttributeError):
             result_of(first)
         with pytest.raises(RuntimeError, match="has failed"):
             result_of(second)
         again = result_of(answers([requests[2]], engine))[0].best
+        del pool, first, second
+        gc.collect()
+        assert kept() is None  # nothing that others use holds the memory of its rows
         assert again == result_of(answers([requests[2]], model(EIGHT).engine))[0].best
+
+
+def test_families_get_rows_in_the_order_in_which_they_came(monkeypatch):
+    """One that needs most of the rows is not kept waiting by small ones that come after it."""
+    came, begun, add, read = [], [], Pool.add, Pool._read
+    monkeypatch.setattr(Pool, "add", lambda pool, family: came.append(family[0]) or add(pool, family))
+    monkeypatch.setattr(
+        Pool, "_read", lambda pool, some, *rest: begun.extend(each[0] for each in some) or read(pool, some, *rest)
+    )
+    requests = [model(EIGHT).request("The lamp ___{4} open.", Settings(n=20 if i == 9 else 1)) for i in range(30)]
+    with torch.inference_mode():
+        together(Engine(NETWORK, TOKENIZER, EIGHT), requests, after=2)
+    assert list(map(id, begun)) == list(map(id, came))
+
+
+def test_graphs_of_sizes_not_used_for_long_are_forgotten():
+    shared = Together(Engine(NETWORK, TOKENIZER, EIGHT))
+    often = shared.graph((0,), len)
+    for number in range(1, 2_000):
+        seldom = shared.graph((number, 16, 6), len)
+        assert shared.graph((0,), len) is often
+        assert shared.graph((number, 16, 6), len) is seldom
+    assert len(shared.graphs) < 100
+
+
+def test_threads_that_fill_with_one_model_get_the_bits_they_get_alone():
+    requests = [model(EIGHT).request(text) for text in TEXTS[:6]]
+    alone = [result_of(model(EIGHT).steps(request)).best for request in requests]
+    shared = Model(NETWORK, TOKENIZER, "toy", shape=EIGHT)
+    with ThreadPoolExecutor(4) as pool:
+        assert [found.best for found in pool.map(lambda each: result_of(shared.steps(each)), requests)] == alone
 
 
 def test_texts_written_in_the_same_pass_are_judged_together(monkeypatch):
@@ -338,6 +375,67 @@ def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
         assert (errors, len(found)) == (1, 1)
         (number,) = found
         assert found[number] == result_of(answers([requests[number]], model(EIGHT).engine))[0].best
+
+
+def test_nobody_waits_for_one_who_has_stopped_reading():
+    """Texts wait for others to be judged with, but not for those whose passes nobody asks for."""
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    with torch.inference_mode():
+        stopped = answers([model(EIGHT).request("The lamp ___{30,} open.")], engine)
+        for _ in range(3):
+            next(stopped)
+        steps = answers([model(EIGHT).request(TEXTS[3])], engine)
+        assert len(list(itertools.islice(steps, 500))) < 500
+        assert engine.together.busy  # the one that has stopped is not done
+
+
+def test_whoever_leaves_or_fails_takes_its_texts_along(monkeypatch):
+    """Texts of one size fail whenever they are judged, and those of another are judged all the same."""
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    long = model(EIGHT).request(" ".join(["hall"] * 20) + " ___{1} open.")
+    plainly, failed = writing._plainly, []
+
+    def failing(families, size, engine):
+        if size[0] > 16:
+            failed.append(size)
+            raise MemoryError
+        return plainly(families, size, engine)
+
+    monkeypatch.setattr(writing, "_plainly", failing)
+    with torch.inference_mode():
+        leaving = answers([long], engine)
+        while engine.together is None or not engine.together.texts:
+            next(leaving)
+        leaving.close()
+        assert engine.together.texts == []
+        first = answers([long], engine)
+        while not engine.together.texts:
+            next(first)
+        beside = result_of(answers([model(EIGHT).request(TEXTS[3])], engine))[0].best
+        assert beside == result_of(answers([model(EIGHT).request(TEXTS[3])], model(EIGHT).engine))[0].best
+        assert failed == []
+        with pytest.raises(MemoryError):
+            result_of(first)
+        assert engine.together.texts == []
+
+
+def test_a_computation_gets_its_tensors_on_the_device_it_runs_on():
+    where = Graph(lambda *given: [each.device.type for each in given])
+    assert where(torch.zeros(2), torch.ones(3), device=torch.device("meta")) == ["meta", "meta"]
+
+
+@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
+def test_texts_are_judged_on_the_device_of_the_network(shape, monkeypatch):
+    engine = Engine(network(), TOKENIZER, shape)
+    engine.model.to("meta")
+    text = writing._with_text_after(window(TEXTS[0]), [np.array([5, 6])], V.sep)
+
+    def take(line, new):
+        raise KeyError(line.x.device.type, new.device.type)
+
+    monkeypatch.setattr(Line, "take", take)
+    with pytest.raises(KeyError, match="'meta', 'meta'"):
+        writing._plainly([[text]], (16, 16, 6), engine)
 
 
 def test_one_answer_alone_is_among_several_and_best_first():
