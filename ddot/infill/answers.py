@@ -144,14 +144,9 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
         window = attempt.window(engine.tokenizer)
         mine = fills[len(attempt.raw) :][: len(window.blanks)]
         raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=True)]
-        tokens = [engine.tokenizer.encode(each) for each in raw]
-        if engine.writes:  # as the better of the candidates that would have been told different lengths
-            draws = 2 if any(blank.counted for blank in window.blanks) and any(window.view.between) else 1
-            windows = [replace(window, draw=draw) for draw in range(draws)]
-            found = yield from judge(windows, [tokens] * draws, engine)
-            attempt.take(max(found, key=lambda filled: filled.score), raw)
-        else:
-            attempt.take((yield from engine.judge([window], [tokens]))[0], raw)
+        tokens = [[engine.tokenizer.encode(each) for each in raw]]
+        (filled,) = yield from (judge([window], tokens, engine) if engine.writes else engine.judge([window], tokens))
+        attempt.take(filled, raw)
     return _unlocked(attempt.answer.infill, request)
 
 

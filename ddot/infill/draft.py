@@ -91,11 +91,8 @@ class Gap:
         return parts
 
 
-def gaps(view: View, blanks: Sequence[Blank], tokens: int | None, more: int = 0) -> list[Gap]:
-    """The gaps of a window that may hold text, in order. `tokens`: the most in each.
-
-    `more`: tokens told beyond the usual number for sentences whose words are counted.
-    """
+def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
+    """The gaps of a window that may hold text, in order. `tokens`: the most in each."""
     found = []
     for place in sorted(set(view.after)):
         mine = [number for number, other in enumerate(view.after) if other == place]
@@ -108,15 +105,15 @@ def gaps(view: View, blanks: Sequence[Blank], tokens: int | None, more: int = 0)
             counted = any(each.counted for each in some)
             whole = counted and blank.least >= _A_SENTENCE and all(view.between[number] for number in mine)
             whole |= not counted and any(view.alone[number] for number in mine)
-            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank, more * whole), most, whole))
+            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, whole))
     return found
 
 
-def _told(blank: Blank, more: int) -> int:
+def _told(blank: Blank) -> int:
     """The number of tokens a network is told for a number of words; none where bounds leave it to decide."""
     if blank.most is None or not blank.least or blank.most > 2 * blank.least + 2:
         return UNKNOWN_LENGTH
-    return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2)) + more
+    return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2))
 
 
 @dataclass

@@ -8,7 +8,7 @@ of many families, of many requests, read together; a family that is written leav
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -38,11 +38,7 @@ _FIRST = threading.Lock()
 
 
 class Candidate:
-    """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number.
-
-    A number of words can be several numbers of tokens. Where the words of a sentence are counted, every second
-    candidate is told one token more, and the first such is greedy too.
-    """
+    """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number."""
 
     def __init__(
         self,
@@ -55,7 +51,7 @@ class Candidate:
         """`sibling`: another candidate of the same family, if there is one."""
         self.window, self.engine, self.banned = window, engine, banned
         view = window.view
-        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens, window.draw % 2)
+        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens)
         if sibling:
             self.outline = sibling.outline
         self.draft = Draft(
@@ -75,14 +71,8 @@ class Candidate:
         if settings.temperature > 0:
             self.heat, self.top_p = settings.temperature * window.warmth, settings.top_p
         else:
-            greedy = window.draw == 0 or (window.draw == 1 and any(gap.counted and gap.whole for gap in self.gaps))
-            self.heat = 0.0 if greedy else TEMPERATURE * window.warmth
+            self.heat = TEMPERATURE * window.warmth if window.draw else 0.0
             self.top_p = TOP_P if window.warmth == 1 else 1.0
-
-    @property
-    def family(self) -> Hashable:
-        """Candidates that read the same up to their first gap have the same one."""
-        return id(self.window.view), tuple(gap.told for gap in self.gaps)
 
     @property
     def columns(self) -> int:

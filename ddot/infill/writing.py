@@ -40,12 +40,11 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
 
     Equal views do not: what else is in a batch must not change its shape, and with it the rounding.
     """
-    first: dict[Hashable, Candidate] = {}
+    first: dict[int, Candidate] = {}
     candidates = []
     for window in windows:
-        like = id(window.view), window.draw % 2
-        candidates.append(Candidate(window, engine, sibling=first.get(like)))
-        first.setdefault(like, candidates[-1])
+        candidates.append(Candidate(window, engine, sibling=first.get(id(window.view))))
+        first.setdefault(id(window.view), candidates[-1])
     reading = yield from _write(candidates, engine)
     for _ in range(TRIES):
         again = {
@@ -76,7 +75,7 @@ def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 def _write(candidates: Sequence[Candidate], engine: Engine) -> Steps[float]:
     """Write candidates to their end; the seconds until the first of them was read up to its first gap."""
-    families = _alike((each for each in candidates if not each.draft.done), lambda each: each.family)
+    families = _alike((each for each in candidates if not each.draft.done), lambda each: id(each.window.view))
     yield from written(families, engine)
     return families[0][0].reading if families else 0.0
 
