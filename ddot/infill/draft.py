@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,12 +20,12 @@ _FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothin
 _LIKELY = np.log(0.2)  # an end that needs no better place
 _AS_GOOD = 1.0  # nats below the likeliest end of a text that is cut: the last such place is taken
 # Words after which an English text goes on.
-_GO_ON = (
+_MORE_FOLLOWS = (
     "a an and as at be because been but by for from had has have if in into is my no nor of on or our so than that the "
     "their these this to was we were when which while who whose will with would your"
 )
-_DANGLING = frozenset(_GO_ON.split())
-_ENDING = ".!?…\"'”’)"  # marks that may end a sentence
+_DANGLING = frozenset(_MORE_FOLLOWS.split())
+_STOPS, _CLOSERS = ".!?…", "\"'”’)"  # marks that end a sentence, and those that may follow them
 # Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing; go on with
 # the last word or close it with a mark; the same where it ends a sentence.
 GO_ON, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
@@ -36,7 +37,7 @@ def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
     """The tokens that each rule allows: without [sep], then with it; for ordinary text, then for tokenised text."""
     pieces = np.array([*alphabet.pieces, *[""] * (len(alphabet.word) - len(alphabet.pieces))])
     marks = alphabet.goes_on & ~alphabet.word
-    ending = marks & np.array([not piece.strip(_ENDING) for piece in pieces])
+    ending = marks & np.array([not piece.strip(_STOPS + _CLOSERS) for piece in pieces])
     lower = alphabet.word & np.array([not piece[:1].isupper() for piece in pieces])
     more = (
         alphabet.goes_on,
@@ -58,7 +59,7 @@ class Gap:
     """A place between given tokens and the blanks that lie in it, which are written as one.
 
     `after`: the given token before it; `blank`: bounds of all of them together; `told`: the tokens that the network is
-    told to write, so that it ends in time; `most`: the most it may write; `whole`: it ends as a sentence does.
+    told to write, so that it ends in time; `most`: the most it may write; `alone`, `between`: as in a `View`.
     """
 
     after: int
@@ -67,12 +68,18 @@ class Gap:
     blank: Blank
     told: int
     most: int
-    whole: bool
+    alone: bool
+    between: bool
 
-    @property
+    @cached_property
     def counted(self) -> bool:
         """Whether words must be counted: those of one of the blanks, so that it gets no more than it may."""
         return any(blank.counted for blank in self.blanks)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether it ends as a sentence does."""
+        return self.between and self.blank.least >= _A_SENTENCE if self.counted else self.alone
 
     def split(self, tokens: Sequence[int], begins: Bool[np.ndarray, "V"]) -> list[list[int]]:
         """The tokens of each blank: words in turn, as evenly as bounds allow."""
@@ -102,10 +109,8 @@ def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
         most = max(_LONGEST, 2 * blank.least + 8) if blank.most is None else 2 * blank.most + 4
         most = max(blank.least, most if tokens is None else min(most, tokens))
         if blank.most != 0:
-            counted = any(each.counted for each in some)
-            whole = counted and blank.least >= _A_SENTENCE and all(view.between[number] for number in mine)
-            whole |= not counted and any(view.alone[number] for number in mine)
-            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, whole))
+            alone, between = any(view.alone[number] for number in mine), all(view.between[number] for number in mine)
+            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, alone, between))
     return found
 
 
@@ -233,7 +238,7 @@ class Draft:
     def _may_end(self, tokens: Sequence[int]) -> bool:
         """Whether the gap may end after these tokens: one that is a paragraph, only where a sentence does."""
         last = self._spelt(tokens[-3:])
-        return not self.gaps[self.now].whole or last.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":"))
+        return not self.gaps[self.now].whole or last.rstrip(_CLOSERS).endswith((*_STOPS, ":"))
 
     def only(self) -> list[int]:
         """The tokens that can continue the letters the first fill must begin with; none if any token is allowed."""

@@ -110,11 +110,9 @@ class Line:
     def take(self, new: Arranged) -> Float[Tensor, "B width d"]:
         """As `read`, of slots that are arranged."""
         x, hint, length, place, seen = new
+        old = self.x, self.hint, self.gap_length, self.units
         self.x, self.hint, self.gap_length, self.units = (
-            torch.cat(both, 1)
-            for both in zip(
-                (self.x, self.hint, self.gap_length, self.units), (x, hint, length, place.float()), strict=True
-            )
+            torch.cat(both, 1) for both in zip(old, (x, hint, length, place.float()), strict=True)
         )
         self.cache.grow(seen.bool())
         so_far = self.x.shape[1]
@@ -173,8 +171,9 @@ class Standing:
         x, gap_length, hint, self.at = given
         self.seen = (torch.arange(self.columns, device=self.rows.device) <= self.at[:, None])[:, None, None]
         new = (x, hint, gap_length, self.at.float())
-        state_of = (torch.cat([old, each[:, None]], 1) for old, each in zip(self.slots, new, strict=True))
-        x, hint, gap_length, units = state_of
+        x, hint, gap_length, units = (
+            torch.cat([old, each[:, None]], 1) for old, each in zip(self.slots, new, strict=True)
+        )
         z = units / self.model.scale(self.columns + 1)
         state = State(x, z, hint, gap_length, torch.zeros(len(z), device=z.device))
         hidden = self.model.read(state, self, slice(self.columns, self.columns + 1))[0][:, 0]
