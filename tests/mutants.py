@@ -845,9 +845,15 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "candidates that draw alike",
-                "u[list(asked)] = uniform(fold(keys, draws), 1)[:, 0]",
-                "u[list(asked)] = uniform(fold(keys * 0, draws * 0), 1)[:, 0]",
+                "= uniform(fold(keys, draws), 1)[:, 0]",
+                "= uniform(fold(keys * 0, draws * 0), 1)[:, 0]",
             ),
+            (
+                "words that stay as cheap when they were chosen",
+                "self.tired.scatter_(1, tokens[:, None], self.engine.fresh.cost[tokens][:, None])",
+                "pass",
+            ),
+            ("a clock that goes back when a batch is forgotten", "self.past_passes += pool.passes", "pass"),
             (
                 "a nucleus that is not cut",
                 "chances = chances * (chances.cumsum(-1) - chances < top_p)",
@@ -892,7 +898,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "np.where(seen, place + np.array(places)[:, None], 0)",
                 "np.where(seen, np.array(places)[:, None], 0)",
             ),
-            ("a standing row sees what is not written", "<= self.at[:, None])", "<= self.columns)"),
+            ("a standing row sees what is not written", "> self.at[:, None]\n", "> self.columns\n"),
             ("prefixes that keep their padding", "(column + width - counts).clamp", "(column + 0 * counts).clamp"),
             ("hints that stay when a row is replaced", "mine[rows] = empty", "pass"),
             ("query heads in another order", "(k.shape[2], -1)).transpose(1, 2)", "(-1, k.shape[2]))"),

@@ -150,12 +150,15 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
     return _unlocked(attempt.answer.infill, request)
 
 
-def answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
-    """The answers to all requests, best first; they always include the one that n = 1 gives."""
+def answers(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
+    """The answers to all requests, best first; they always include the one that n = 1 gives.
+
+    `watched`: some steps show the states of all that is filled.
+    """
     start = time.perf_counter()
     if engine.writes:
         requests = yield from located(requests, engine)
-    found = yield from (_written if engine.writes else _attempted)(requests, engine)
+    found = yield from (_written(requests, engine, watched) if engine.writes else _attempted(requests, engine))
     seconds = time.perf_counter() - start
     return [_finished(*each, seconds) for each in zip(requests, found, strict=True)]
 
@@ -191,7 +194,7 @@ def located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]
     return found
 
 
-def _written(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
+def _written(requests: Sequence[Request], engine: Engine, watched: bool) -> Steps[list[Answers]]:
     """Of the first window of each text the n best candidates are kept, and go on with the best one of each later."""
     paths = [[Attempt(request, 0)] for request in requests]
     first = [some[0] for some in paths]
@@ -203,7 +206,8 @@ def _written(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]
         for (i, path), part, n, some in zip(under_way, windows, wanted, found, strict=True):
             for number, filled in _best(some, n, part, engine):
                 branch = path.branch(path.number if path.windows else number)
-                yield from shown(replace(part, draw=branch.number), filled.tokens, engine)
+                if watched:
+                    yield from shown(replace(part, draw=branch.number), filled.tokens, engine)
                 branch.take(filled, _spelt(filled, engine))
                 longer[i].append(branch)
                 first[i].reading = first[i].reading or filled.reading

@@ -79,9 +79,10 @@ class Shape:
         """Whether so many texts are worth reading, or have waited for others through enough passes."""
         return come >= self.reading.rows or passes >= _PATIENCE
 
-    def width(self, slots: int) -> int:
-        """The width of a batch for texts of this many slots."""
-        return self.multiple * -(-max(1, slots) // self.multiple)
+    def width(self, slots: int, finer: int = 1) -> int:
+        """The width of a batch for texts of this many slots; a `finer` one has more shapes and less padding."""
+        multiple = -(-self.multiple // finer)
+        return multiple * -(-max(1, slots) // multiple)
 
     def padded(self, rows: Sequence[T], extra: T) -> list[T]:
         """As many as a batch has rows."""

@@ -26,7 +26,7 @@ from ddot.infill.request import ROLLOUTS, Fills, Request, request, template_of, 
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
 from ddot.infill.settings import PRECISIONS, Options, Settings, one_of, whole_number
 from ddot.infill.view import SLOTS, View, view, window
-from ddot.network.denoiser import Denoiser, compile_blocks
+from ddot.network.denoiser import Denoiser, compile_blocks, halve_blocks
 from ddot.network.devices import device_of
 from ddot.network.folder import load_model
 from ddot.network.int8 import available
@@ -92,6 +92,11 @@ class Model:
         (found,) = yield from inside(self._computing, answers.answers([request], self.engine))
         return found
 
+    def watched(self, request: Request) -> Steps[Answers]:
+        """As `steps`, with the states of all that is filled."""
+        (found,) = yield from inside(self._computing, answers.answers([request], self.engine, watched=True))
+        return found
+
     def located(self, request: Request) -> Steps[Request]:
         """The request with the gaps of a free text that will be filled as its only blanks, if they are known before."""
         if not self.engine.writes:
@@ -111,9 +116,7 @@ class Model:
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
         if self.engine.writes:
-            request = self.request(template, replace(how, n=1), free)
-            steps = inside(self._computing, answers.answers([request], self.engine))
-            return self._shown(steps, seen)
+            return self._shown(self.watched(self.request(template, replace(how, n=1), free)), seen)
         key = fold(row_keys(how.seed, 1), 0)  # that of the first window in `infill`: what is watched is the answer
         return self._frames(Window(seen, template.blanks, key, how))
 
@@ -219,6 +222,8 @@ def load(
             stacklevel=2,
         )
     denoiser, tokenizer = load_model(folder, int8=int8)
+    if where.type == "cuda":
+        halve_blocks(denoiser)
     if compile:
         compile_blocks(denoiser)
     return Model(denoiser.to(where), tokenizer, EMBEDDED_NAME if model is None else str(model), threads)

@@ -22,7 +22,7 @@ from ddot.core.records import Example
 from ddot.core.rng import fold, uniform
 from ddot.infill.draft import NOTHING, RULES, Draft, Gap, gaps
 from ddot.infill.engine import Engine, Sample, Step, Steps, Window
-from ddot.infill.reading import Arranged, Graph, Line, Slot, Standing, arranged
+from ddot.infill.reading import Arranged, Graph, Line, Slot, Standing, arranged, sent
 from ddot.infill.scoring import Tokens
 from ddot.methods.outline import outline
 from ddot.network.denoiser import Denoiser
@@ -32,7 +32,8 @@ R = TypeVar("R")
 CANDIDATES = 6  # for the one answer of n = 1
 TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
 _NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
-_COLUMNS = 256  # rows of a standing batch have a multiple of so many
+_COLUMNS = 128  # rows of a standing batch have a multiple of so many
+_IDLE = 3  # standing batches that stay in memory for texts of their width to come: wide ones take gigabytes
 _GRAPHS = 32  # sizes whose graphs are kept: each holds memory for its results
 _FIRST = threading.Lock()
 
@@ -135,15 +136,18 @@ class Rows:
         self.engine, self.rows = engine, list(rows)
         cost = engine.fresh.cost
         self.tired = torch.zeros(len(rows), len(cost), device=cost.device)  # penalties on words in the text
-        for row in range(len(rows)):
-            self._tire(row)
+        self._tire({row: each for row, each in enumerate(rows) if each is not None})
 
-    def _tire(self, row: int) -> None:
-        if (candidate := self.rows[row]) is not None:
-            cost = self.engine.fresh.cost
-            given = torch.from_numpy(candidate.window.view.prompt.example.tokens).to(cost.device)
-            self.tired[row] = 0.0
-            self.tired[row, given] = cost[given]
+    def _tire(self, come: Mapping[int, Candidate]) -> None:
+        """Begin with the penalties on the words that are given."""
+        if not come:
+            return
+        cost = self.engine.fresh.cost
+        given = [each.window.view.prompt.example.tokens for each in come.values()]
+        places = np.repeat(list(come), [len(tokens) for tokens in given]), np.concatenate(given)
+        row, token = sent(torch.from_numpy(np.stack(places)), cost.device)
+        self.tired[row] = 0.0
+        self.tired[row, token] = cost[token]
 
     def under_way(self) -> dict[int, Candidate]:
         """The candidates that are not written to their end, by row."""
@@ -171,36 +175,37 @@ class Rows:
         for row, each in asked.items():
             token, chance, end = found[row]
             each.draft.take(int(token), chance, end)
-        new = [int(found[row][0]) for row in asked]
-        self.tired[list(asked), new] = self.engine.fresh.cost[new]
         return list(asked)
 
     def _drawn(self, logits: Float[Tensor, "B V"], asked: Mapping[int, Candidate]) -> Int[Tensor, "B"]:
-        """A token for every row; within its rules for those `asked`."""
-        heat, u = np.zeros((len(logits), 2)), np.zeros(len(logits), np.float32)
-        which, forbidden, only = [NOTHING + RULES] * len(logits), [], []
+        """A token for every row; within its rules for those `asked`, whose words it makes dearer."""
+        about, device = np.zeros((3, len(logits)), np.float32), logits.device  # of each row, to be sent in one go
+        about[0] = NOTHING + RULES  # [sep], which costs nothing
+        forbidden, only = list[tuple[int, int]](), list[tuple[int, int]]()
+        ways = sorted({(each.heat, each.top_p) for each in asked.values() if each.heat > 0})
         for row, each in asked.items():
             draft = each.draft
-            heat[row] = each.heat, each.top_p
-            which[row] = draft.rule()
+            way = 1 + ways.index((each.heat, each.top_p)) if each.heat > 0 else 0
+            about[:2, row] = draft.rule(), way
             forbidden += [(row, token) for token in draft.forbidden()]
             only += [(row, token) for token in draft.only()]
         if asked:
             keys = np.concatenate([each.key for each in asked.values()])
             draws = np.array([each.draft.draws for each in asked.values()], np.uint64)
-            u[list(asked)] = uniform(fold(keys, draws), 1)[:, 0]
-        allowed = self.engine.rules[which, : logits.shape[1]]
+            about[2, list(asked)] = uniform(fold(keys, draws), 1)[:, 0]
+        rule, how, u = sent(torch.from_numpy(about), device)
+        allowed = self.engine.rules[rule.long(), : logits.shape[1]]
         if forbidden:
-            allowed[tuple(torch.tensor(forbidden).T)] = False
+            allowed[tuple(sent(torch.tensor(forbidden).T, device))] = False
         if only:
-            begun = torch.tensor(only).T
+            begun = sent(torch.tensor(only).T, device)
             allowed[begun[0]] = False
             allowed[tuple(begun)] = True
         scores = (logits - self.tired[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
-        tokens, where = scores.argmax(-1), torch.from_numpy(u).to(logits.device)
-        for temperature, top_p in sorted({(t, p) for t, p in heat.tolist() if t > 0}):
-            here = torch.from_numpy((heat == (temperature, top_p)).all(1)).to(logits.device)
-            tokens = torch.where(here, drawn(scores, temperature, top_p, where), tokens)
+        tokens = scores.argmax(-1)
+        for number, (temperature, top_p) in enumerate(ways, 1):
+            tokens = torch.where(how == number, drawn(scores, temperature, top_p, u), tokens)
+        self.tired.scatter_(1, tokens[:, None], self.engine.fresh.cost[tokens][:, None])
         return tokens
 
 
@@ -304,17 +309,17 @@ class Pool(Rows):
         slots = [[*family[0].outline, *family[0].next_slots] for family in fitting]
         come = [(number, each) for number, family in enumerate(fitting) for each in family]
         rows, shared, model = free[: len(come)], together(self.engine), self.engine.model
-        where, source = (torch.tensor(some, device=model.device) for some in (rows, [number for number, _ in come]))
+        where, source = sent(torch.tensor([rows, [number for number, _ in come]]), model.device)
         new = arranged(shape.reading.padded(slots, slots[-1]), [0] * shape.reading.rows, width, model.vocabulary.pad)
         with shared.lock:
-            hidden, line = shared.graph((width,), partial(_begun, model))(new, device=model.device)
-            self.standing.put(where, line, source)
+            hidden, line, past = shared.graph((width,), partial(_begun, model))(new, device=model.device)
+            self.standing.put(where, line, past, source)
             self.hidden = self.hidden.to(hidden.dtype)
             self.hidden[where] = hidden[source]
         for row, (_, each) in zip(rows, come, strict=True):
             self.rows[row], self.counts[row] = each, len(each.next_slots)
-            self._tire(row)
             each.reading = time.perf_counter() - each.start
+        self._tire({row: each for row, (_, each) in zip(rows, come, strict=True)})
 
     def _pass(self) -> None:
         if not self.under_way():
@@ -337,10 +342,10 @@ def _width(family: Sequence[Candidate], engine: Engine) -> int:
     return engine.shape.width(family[0].offset + len(family[0].next_slots))
 
 
-def _begun(model: Denoiser, new: Arranged) -> tuple[Float[Tensor, "B d"], Line]:
-    """The hidden vectors of the last slots of rows that begin, and the rows."""
+def _begun(model: Denoiser, new: Arranged) -> tuple[Float[Tensor, "B d"], Line, Tensor]:
+    """The hidden vectors of the last slots of rows that begin, the rows, and their keys and values."""
     line = Line(model, new.shape[1], masked=True)
-    return line.take(new)[:, -1], line
+    return line.take(new)[:, -1], line, line.past
 
 
 class Together:
@@ -350,7 +355,7 @@ class Together:
     """
 
     def __init__(self, engine: Engine):
-        self.engine, self.pools = engine, dict[int, Pool]()
+        self.engine, self.pools, self.past_passes = engine, dict[int, Pool](), 0
         self.texts: list[Any] = []
         self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
@@ -361,11 +366,22 @@ class Together:
         return any(pool.failed is None and (pool.waiting or pool.under_way()) for pool in list(self.pools.values()))
 
     def pool(self, columns: int) -> Pool:
-        """The standing batch for rows of so many columns; a new one if the last has failed."""
+        """The standing batch for rows of so many columns; a new one if the last has failed. Few that are idle stay."""
         with self.lock:
-            if columns not in self.pools or self.pools[columns].failed is not None:
-                self.pools[columns] = Pool(self.engine, columns)
-            return self.pools[columns]
+            pool = self.pools.get(columns)
+            if pool is None or pool.failed is not None:
+                self._leave(columns)
+                idle = [other for other, each in self.pools.items() if not (each.waiting or each.under_way())]
+                for other in idle[: max(0, len(idle) - _IDLE)]:
+                    self._leave(other)
+                pool = Pool(self.engine, columns)
+            self.pools.pop(columns, None)
+            self.pools[columns] = pool  # last used last
+            return pool
+
+    def _leave(self, columns: int) -> None:
+        if pool := self.pools.pop(columns, None):
+            self.past_passes += pool.passes
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
         """A computation on tensors of these sizes, the same each time. Those not used for long are forgotten."""
@@ -378,7 +394,7 @@ class Together:
     @property
     def passes(self) -> int:
         """A clock."""
-        return sum(pool.passes for pool in list(self.pools.values()))
+        return self.past_passes + sum(pool.passes for pool in list(self.pools.values()))
 
     def enough(self, come: int, since: int) -> bool:
         """Whether so many are worth a pass, or have waited long enough for others, since a pass."""

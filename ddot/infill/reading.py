@@ -43,6 +43,11 @@ def arranged(rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int, 
     return torch.from_numpy(np.stack([x, hint, length, np.where(seen, place + np.array(places)[:, None], 0), seen]))
 
 
+def sent(given: Tensor, device: torch.device) -> Tensor:
+    """A tensor on its way to a device; a GPU's queue is not waited for, as it would be with ordinary memory."""
+    return given.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else given.to(device)
+
+
 @cache
 def _aside(device: torch.device) -> torch.cuda.Stream:
     """The stream on which graphs are recorded: one for all, or they would not share memory."""
@@ -67,7 +72,7 @@ class Graph(Generic[R]):
             self._record([each.to(device) for each in given], device)
         else:
             for mine, each in zip(self.given, given, strict=True):
-                mine.copy_(each)
+                mine.copy_(each.pin_memory(), non_blocking=True)
         assert self.recorded is not None
         self.recorded.replay()
         return self.result
@@ -105,7 +110,7 @@ class Line:
 
     def read(self, rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int) -> Float[Tensor, "B width d"]:
         """The hidden vectors of the next slots of each row, which end at the right; `places`: that of the first."""
-        return self.take(arranged(rows, places, width, self.model.vocabulary.pad).to(self.x.device))
+        return self.take(sent(arranged(rows, places, width, self.model.vocabulary.pad), self.x.device))
 
     def take(self, new: Arranged) -> Float[Tensor, "B width d"]:
         """As `read`, of slots that are arranged."""
@@ -119,6 +124,11 @@ class Line:
         z = self.units / self.model.scale(so_far)
         state = State(self.x, z, self.hint, self.gap_length, torch.zeros(len(x), device=x.device))
         return self.model.read(state, self.cache, slice(so_far - x.shape[1], so_far))[0]
+
+    @property
+    def past(self) -> Float[Tensor, "blocks 2 B room K D"]:
+        """The keys and values of what was read, of all blocks."""
+        return torch.stack([torch.stack(self.cache.past[block]) for block in sorted(self.cache.past)])
 
     def keep(self, rows: Int[Tensor, "_"]) -> None:
         """Go on with these rows, some perhaps several times."""
@@ -142,12 +152,14 @@ class Standing:
         self.model, self.columns = model, columns
         self.empty = (model.vocabulary.pad, NOT_PROMPT, UNKNOWN_LENGTH, 0.0)
         self.slots = [torch.full((rows, columns), each, device=model.device) for each in self.empty]
-        self.past: dict[int, tuple[Tensor, Tensor]] = {}
+        self.past: Float[Tensor, "blocks 2 rows columns K D"] | None = None
         self.rows = torch.arange(rows, device=model.device)
         self.graph = Graph(self._read)
 
-    def put(self, rows: Int[Tensor, "n"], line: Line, source: Int[Tensor, "n"]) -> None:
-        """Let rows hold what some rows of a line have read."""
+    def put(
+        self, rows: Int[Tensor, "n"], line: Line, past: Float[Tensor, "blocks 2 B room K D"], source: Int[Tensor, "n"]
+    ) -> None:
+        """Let rows hold what some rows of a line have read; `past` is that of the line."""
         width, counts = line.x.shape[1], line.cache.seen[source].sum(1, keepdim=True)
         column = torch.arange(width, device=rows.device)
         real, before = column < counts, (column + width - counts).clamp(max=width - 1)
@@ -155,21 +167,20 @@ class Standing:
         for mine, theirs, empty in zip(self.slots, read, self.empty, strict=True):
             mine[rows] = empty
             mine[rows, :width] = torch.where(real, theirs[source].gather(1, before), empty).to(mine.dtype)
-        for block, both in line.cache.past.items():
-            if block not in self.past:
-                shape = (len(self.rows), self.columns, *both[0].shape[2:])
-                self.past[block] = both[0].new_zeros(shape), both[1].new_zeros(shape)
-            for kept, new in zip(self.past[block], both, strict=True):
-                index = before[..., None, None].expand(-1, -1, *new.shape[2:])
-                kept[rows, :width] = new[source, :width].gather(1, index)
+        if self.past is None:
+            self.past = past.new_zeros(*past.shape[:2], len(self.rows), self.columns, *past.shape[4:])
+        self.past[:, :, rows, :width] = past[:, :, source[:, None], before]
 
     def read(self, slots: Sequence[Slot], places: Sequence[int]) -> Float[Tensor, "B d"]:
         """The hidden vectors of one more slot of each row, at these places."""
         return self.graph(torch.tensor([*zip(*slots, strict=True), places]), device=self.rows.device)
 
     def _read(self, given: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
+        assert self.past is not None
         x, gap_length, hint, self.at = given
-        self.seen = (torch.arange(self.columns, device=self.rows.device) <= self.at[:, None])[:, None, None]
+        unseen = torch.arange(self.columns, device=self.rows.device) > self.at[:, None]
+        # What the kernel adds to its scores: it would make that of a boolean mask in every block.
+        self.mask = self.past.new_zeros(unseen.shape).masked_fill(unseen, -torch.inf)[:, None, None]
         new = (x, hint, gap_length, self.at.float())
         x, hint, gap_length, units = (
             torch.cat([old, each[:, None]], 1) for old, each in zip(self.slots, new, strict=True)
@@ -187,9 +198,10 @@ class Standing:
     def _attend(
         self, block: int, q: Float[Tensor, "B 1 H D"], k: Float[Tensor, "B 1 K D"], v: Float[Tensor, "B 1 K D"]
     ) -> Float[Tensor, "B 1 HD"]:
+        assert self.past is not None
         keys, values = self.past[block]
         keys[self.rows, self.at], values[self.rows, self.at] = k[:, 0], v[:, 0]
         # Query heads that share a key head are slots of one head: keys need not be repeated.
         grouped = q[:, 0].unflatten(1, (k.shape[2], -1)).transpose(1, 2)
-        out = attend(grouped, keys, values, attn_mask=self.seen.expand(-1, -1, grouped.shape[1], -1))
+        out = attend(grouped, keys, values, attn_mask=self.mask.expand(-1, -1, grouped.shape[1], -1))
         return out.unflatten(2, k.shape[2:]).transpose(1, 2).flatten(1)[:, None]

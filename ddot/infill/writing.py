@@ -15,7 +15,7 @@ from torch import Tensor
 from ddot.core.chunks import in_chunks
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
 from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
-from ddot.infill.reading import Line, Slot, arranged
+from ddot.infill.reading import Line, Slot, arranged, sent
 from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
 from ddot.methods.fixed_length import FixedLength
@@ -198,7 +198,7 @@ class _Asked:
     def of(cls, family: list[_Filled], engine: Engine) -> "_Asked":
         shape, many = engine.shape, len(family)
         rest = max(len(text.rest) for text in family)
-        size = shape.width(len(family[0].shared)), shape.width(rest), many if shape.rows == 1 else CANDIDATES
+        size = shape.width(len(family[0].shared)), shape.width(rest, 2), many if shape.rows == 1 else CANDIDATES
         return cls(family, size, 0 if shape.rows == 1 else together(engine).passes)
 
 
@@ -260,7 +260,7 @@ def _plainly(
     asked = [(row, rest - len(text.rest) + place, token) for row, text in texts.items() for place, token, _ in text.at]
     if not asked:
         return {text: {} for text in texts.values()}
-    row, slot, token = torch.tensor(asked, device=model.device).T
+    row, slot, token = sent(torch.tensor(asked).T, model.device)
     (chances,) = in_chunks(_chances_of(model), model.chunk, hidden[row, slot], token)
     likely = iter(chances.tolist())
     found: dict[_Filled, dict[int, list[float]]] = {}

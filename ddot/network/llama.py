@@ -99,7 +99,7 @@ class Llama(nn.Module):
         self, h: Hidden, positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"], reading: Reading | None = None
     ) -> Hidden:
         reading = reading or (left_to_right if self.config.causal else both_ways)
-        cos, sin = rotary(positions, self.config.head_width, self.config.rotary_base)
+        cos, sin = (each.to(h.dtype) for each in rotary(positions, self.config.head_width, self.config.rotary_base))
         for number, block in enumerate(self.blocks):
             h = block(h, cos, sin, reading(number))
         return self.norm(h)

@@ -56,7 +56,7 @@ def attend(
     k: Float[Tensor, "B N K D"],
     v: Float[Tensor, "B N K D"],
     is_causal: bool = False,
-    attn_mask: Bool[Tensor, "B 1 L N"] | None = None,
+    attn_mask: Bool[Tensor, "B 1 L N"] | Float[Tensor, "B 1 L N"] | None = None,
 ) -> Float[Tensor, "B L HD"]:
     """Attention, by default of every slot to every slot; H / K query heads share a key head."""
     gqa = q.shape[2] != k.shape[2]

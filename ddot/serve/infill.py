@@ -12,7 +12,6 @@ from ddot.infill.model import Model
 from ddot.infill.request import Request
 from ddot.infill.template import Template
 from ddot.serve.requests import MOST_BLANKS, InfillRequest, check_work
-from ddot.serve.shared import Shared
 
 _MOST_WORDS = 256  # in order, each with a gap on either side
 
@@ -45,7 +44,7 @@ def _steps(
     model: Model, template: Template, request: Request, watched: bool
 ) -> Generator[Events, None, dict[str, Any]]:
     frames = Frames(model)
-    stepped = model.watched if watched and isinstance(model, Shared) else model.steps
+    stepped = model.watched if watched else model.steps
     start = time.perf_counter()
     if watched:  # frames count the blanks of a free text that are filled, and so must its literals
         request = yield from _framed(model.located(request), None)

@@ -46,8 +46,8 @@ class Shared(Model):
             future.cancel()
 
     def watched(self, request: Request) -> Steps[Answers]:
-        """As `Model.steps`: every step with its states."""
-        return inside(lambda: self.lock, super().steps(request))
+        """As `Model.watched`: computed alone."""
+        return inside(lambda: self.lock, super().watched(request))
 
     def located(self, request: Request) -> Steps[Request]:
         return inside(lambda: self.lock, super().located(request))

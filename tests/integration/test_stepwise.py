@@ -48,7 +48,7 @@ def driven(steps):
 @pytest.mark.parametrize("settings", [{}, {"n": 3}, {"terminal": "grid"}, {"temperature": 1.0, "seed": 4}], ids=str)
 def test_the_answer_is_that_of_infill(toy, settings):
     text = "The lamp ___{1,4} open, " + "and the dog barked " * 20 + "___{2} at first."  # two windows
-    steps, found = driven(toy.steps(toy.request(text, Settings(steps=3, **settings))))
+    steps, found = driven(toy.watched(toy.request(text, Settings(steps=3, **settings))))
     assert [each.infill for each in found.best] == toy.infill(text, steps=3, **settings)
     sampled = {id(step.samples): step.samples for step in steps if step.samples}
     assert sum(step.state is not None for step in steps) == sum(1 + batch[0].steps for batch in sampled.values())
