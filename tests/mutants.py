@@ -850,7 +850,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "words that stay as cheap when they were chosen",
-                "self.tired.scatter_(1, tokens[:, None], self.engine.fresh.cost[tokens][:, None])",
+                "self.tired.scatter_(1, token, self.engine.fresh.cost[token])",
                 "pass",
             ),
             ("a clock that goes back when a batch is forgotten", "self.past_passes += pool.passes", "pass"),

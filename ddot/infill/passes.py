@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,8 @@ R = TypeVar("R")
 
 CANDIDATES = 6  # for the one answer of n = 1
 TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
+_USUAL = ((TEMPERATURE, TOP_P),)  # ways to draw whose choice is recorded on a GPU
+_FORBIDDEN, _MOST_FORBIDDEN = 512, 4096  # tokens in all rows, of choices that are recorded
 _NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
 _COLUMNS = 128  # rows of a standing batch have a multiple of so many
 _IDLE = 3  # standing batches that stay in memory for texts of their width to come: wide ones take gigabytes
@@ -164,25 +166,21 @@ class Rows:
 
         The rows that did.
         """
-        model = self.engine.model
         asked = {row: each for row, each in self.under_way().items() if each.take_read(counts[row])}
-        logits = model.logits(hidden.contiguous()).float()  # the same shape whatever is asked
-        drawn = self._drawn(logits, asked)[:, None]
-        wanted = torch.cat([drawn, torch.full_like(drawn, model.vocabulary.sep)], 1)
-        likely = logits.gather(1, wanted) - logits.logsumexp(-1, keepdim=True)
-        # One transfer, the first wait for a GPU; whole numbers below 2²⁴ are floats.
-        found = torch.cat([drawn.float(), likely], 1).tolist()
+        found = self._chosen(hidden, self._wanted(asked))
+        token = found[:, :1].long()
+        self.tired.scatter_(1, token, self.engine.fresh.cost[token])
+        rows = found.tolist()  # the first wait for a GPU
         for row, each in asked.items():
-            token, chance, end = found[row]
-            each.draft.take(int(token), chance, end)
+            chosen, chance, end = rows[row]
+            each.draft.take(int(chosen), chance, end)
         return list(asked)
 
-    def _drawn(self, logits: Float[Tensor, "B V"], asked: Mapping[int, Candidate]) -> Int[Tensor, "B"]:
-        """A token for every row; within its rules for those `asked`, whose words it makes dearer."""
-        about, device = np.zeros((3, len(logits)), np.float32), logits.device  # of each row, to be sent in one go
+    def _wanted(self, asked: Mapping[int, Candidate]) -> "Wanted":
+        about = np.zeros((3, len(self.rows)), np.float32)
         about[0] = NOTHING + RULES  # [sep], which costs nothing
         forbidden, only = list[tuple[int, int]](), list[tuple[int, int]]()
-        ways = sorted({(each.heat, each.top_p) for each in asked.values() if each.heat > 0})
+        ways = tuple(sorted({(each.heat, each.top_p) for each in asked.values() if each.heat > 0}))
         for row, each in asked.items():
             draft = each.draft
             way = 1 + ways.index((each.heat, each.top_p)) if each.heat > 0 else 0
@@ -193,20 +191,55 @@ class Rows:
             keys = np.concatenate([each.key for each in asked.values()])
             draws = np.array([each.draft.draws for each in asked.values()], np.uint64)
             about[2, list(asked)] = uniform(fold(keys, draws), 1)[:, 0]
-        rule, how, u = sent(torch.from_numpy(about), device)
-        allowed = self.engine.rules[rule.long(), : logits.shape[1]]
-        if forbidden:
-            allowed[tuple(sent(torch.tensor(forbidden).T, device))] = False
-        if only:
-            begun = sent(torch.tensor(only).T, device)
-            allowed[begun[0]] = False
-            allowed[tuple(begun)] = True
-        scores = (logits - self.tired[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
-        tokens = scores.argmax(-1)
-        for number, (temperature, top_p) in enumerate(ways, 1):
-            tokens = torch.where(how == number, drawn(scores, temperature, top_p, u), tokens)
-        self.tired.scatter_(1, tokens[:, None], self.engine.fresh.cost[tokens][:, None])
-        return tokens
+        return Wanted(torch.from_numpy(about), _pairs(forbidden), _pairs(only), ways)
+
+    def _chosen(self, hidden: Float[Tensor, "B d"], wanted: "Wanted") -> Float[Tensor, "B 3"]:
+        given = (sent(each, hidden.device) for each in (wanted.about, wanted.forbidden, wanted.only))
+        return _choice(self.engine, self.tired, wanted.ways, hidden, *given)
+
+
+class Wanted(NamedTuple):
+    """What tokens are chosen by.
+
+    `about`: for each row the number of its rule, that of its way to draw (0: the likeliest), and a draw from U(0, 1).
+    `forbidden`: (row, token) that are not allowed; `only`: where a row has any, nothing else is. `ways`: (temperature,
+    top-p).
+    """
+
+    about: Float[Tensor, "3 B"]
+    forbidden: Int[Tensor, "2 _"]
+    only: Int[Tensor, "2 _"]
+    ways: tuple[tuple[float, float], ...]
+
+
+def _pairs(some: Sequence[tuple[int, int]]) -> Int[Tensor, "2 n"]:
+    return torch.tensor(some, dtype=torch.long).reshape(-1, 2).T.contiguous()
+
+
+def _choice(
+    engine: Engine,
+    tired: Float[Tensor, "B V"],
+    ways: Sequence[tuple[float, float]],
+    hidden: Float[Tensor, "B d"],
+    about: Float[Tensor, "3 B"],
+    forbidden: Int[Tensor, "2 _"],
+    only: Int[Tensor, "2 _"],
+) -> Float[Tensor, "B 3"]:
+    """For every row its token, as a float (whole below 2²⁴), its log-probability, and that of [sep]. See `Wanted`."""
+    logits = engine.model.logits(hidden.contiguous()).float()  # the same shape whatever is asked
+    rule, how, u = about
+    allowed = engine.rules[rule.long(), : logits.shape[1]]
+    allowed[tuple(forbidden)] = False
+    if only.shape[1]:
+        allowed[only[0]] = False
+        allowed[tuple(only)] = True
+    scores = (logits - tired[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
+    tokens = scores.argmax(-1)
+    for number, (temperature, top_p) in enumerate(ways, 1):
+        tokens = torch.where(how == number, drawn(scores, temperature, top_p, u), tokens)
+    wanted = torch.stack([tokens, torch.full_like(tokens, engine.model.vocabulary.sep)], 1)
+    likely = logits.gather(1, wanted) - logits.logsumexp(-1, keepdim=True)
+    return torch.cat([tokens[:, None].float(), likely], 1)
 
 
 class Family(Rows):
@@ -252,6 +285,8 @@ class Pool(Rows):
     def __init__(self, engine: Engine, columns: int):
         super().__init__(engine, [None] * (engine.shape.rows * CANDIDATES))
         self.standing = Standing(engine.model, len(self.rows), columns)
+        self.graphs: dict[tuple[int, ...], Graph[Tensor]] = {}  # of choices and of beginnings, by size
+        self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
         self.counts = [0] * len(self.rows)
         self.waiting: list[list[Candidate]] = []
@@ -308,18 +343,33 @@ class Pool(Rows):
         shape = self.engine.shape
         slots = [[*family[0].outline, *family[0].next_slots] for family in fitting]
         come = [(number, each) for number, family in enumerate(fitting) for each in family]
-        rows, shared, model = free[: len(come)], together(self.engine), self.engine.model
-        where, source = sent(torch.tensor([rows, [number for number, _ in come]]), model.device)
+        rows, model = free[: len(come)], self.engine.model
         new = arranged(shape.reading.padded(slots, slots[-1]), [0] * shape.reading.rows, width, model.vocabulary.pad)
-        with shared.lock:
-            hidden, line, past = shared.graph((width,), partial(_begun, model))(new, device=model.device)
-            self.standing.put(where, line, past, source)
-            self.hidden = self.hidden.to(hidden.dtype)
-            self.hidden[where] = hidden[source]
+        places = [*zip(rows, (number for number, _ in come), strict=True)]
+        places += places[:1] * (-len(places) % (shape.reading.rows * CANDIDATES))  # few sizes; again the same
+        to = _pairs(places)
+        begin = self._graph((width, len(places)), partial(_begin, model, self.standing))
+        hidden = begin(new, to, device=model.device)
+        self.hidden = self.hidden.to(hidden.dtype)
+        self.hidden[sent(to[0], model.device)] = hidden
         for row, (_, each) in zip(rows, come, strict=True):
             self.rows[row], self.counts[row] = each, len(each.next_slots)
             each.reading = time.perf_counter() - each.start
         self._tire({row: each for row, (_, each) in zip(rows, come, strict=True)})
+
+    def _chosen(self, hidden: Float[Tensor, "B d"], wanted: Wanted) -> Float[Tensor, "B 3"]:
+        """As one graph where everything is as usual."""
+        size = _FORBIDDEN * max(1, -(-wanted.forbidden.shape[1] // _FORBIDDEN))
+        if wanted.only.shape[1] or not {*wanted.ways} <= {*_USUAL} or size > _MOST_FORBIDDEN:
+            return super()._chosen(hidden, wanted)
+        forbidden = torch.full((2, size), self.engine.model.vocabulary.pad)  # never allowed
+        forbidden[0] = 0
+        forbidden[:, : wanted.forbidden.shape[1]] = wanted.forbidden
+        graph = self._graph((size,), partial(_choice, self.engine, self.tired, _USUAL, only=_pairs([])))
+        return graph(hidden, wanted.about, forbidden, device=hidden.device)
+
+    def _graph(self, size: tuple[int, ...], compute: Callable[..., Tensor]) -> Graph[Tensor]:
+        return self.graphs.setdefault(size, Graph(compute, self.memory))
 
     def _pass(self) -> None:
         if not self.under_way():
@@ -342,10 +392,15 @@ def _width(family: Sequence[Candidate], engine: Engine) -> int:
     return engine.shape.width(family[0].offset + len(family[0].next_slots))
 
 
-def _begun(model: Denoiser, new: Arranged) -> tuple[Float[Tensor, "B d"], Line, Tensor]:
-    """The hidden vectors of the last slots of rows that begin, the rows, and their keys and values."""
-    line = Line(model, new.shape[1], masked=True)
-    return line.take(new)[:, -1], line, line.past
+def _begin(model: Denoiser, standing: Standing, new: Arranged, to: Int[Tensor, "2 n"]) -> Float[Tensor, "n d"]:
+    """Read rows, and put those that `to` names second into the rows of a standing batch that it names first.
+
+    Their last hidden vectors.
+    """
+    line, (rows, source) = Line(model, new.shape[1], masked=True), to
+    hidden = line.take(new)[:, -1]
+    standing.put(rows, line, source)
+    return hidden[source]
 
 
 class Together:

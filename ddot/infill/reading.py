@@ -72,7 +72,7 @@ class Graph(Generic[R]):
             self._record([each.to(device) for each in given], device)
         else:
             for mine, each in zip(self.given, given, strict=True):
-                mine.copy_(each.pin_memory(), non_blocking=True)
+                mine.copy_(each if each.is_cuda else each.pin_memory(), non_blocking=True)
         assert self.recorded is not None
         self.recorded.replay()
         return self.result
@@ -125,11 +125,6 @@ class Line:
         state = State(self.x, z, self.hint, self.gap_length, torch.zeros(len(x), device=x.device))
         return self.model.read(state, self.cache, slice(so_far - x.shape[1], so_far))[0]
 
-    @property
-    def past(self) -> Float[Tensor, "blocks 2 B room K D"]:
-        """The keys and values of what was read, of all blocks."""
-        return torch.stack([torch.stack(self.cache.past[block]) for block in sorted(self.cache.past)])
-
     def keep(self, rows: Int[Tensor, "_"]) -> None:
         """Go on with these rows, some perhaps several times."""
         self.cache.keep(rows)
@@ -156,10 +151,8 @@ class Standing:
         self.rows = torch.arange(rows, device=model.device)
         self.graph = Graph(self._read)
 
-    def put(
-        self, rows: Int[Tensor, "n"], line: Line, past: Float[Tensor, "blocks 2 B room K D"], source: Int[Tensor, "n"]
-    ) -> None:
-        """Let rows hold what some rows of a line have read; `past` is that of the line."""
+    def put(self, rows: Int[Tensor, "n"], line: Line, source: Int[Tensor, "n"]) -> None:
+        """Let rows hold what some rows of a line have read."""
         width, counts = line.x.shape[1], line.cache.seen[source].sum(1, keepdim=True)
         column = torch.arange(width, device=rows.device)
         real, before = column < counts, (column + width - counts).clamp(max=width - 1)
@@ -167,9 +160,11 @@ class Standing:
         for mine, theirs, empty in zip(self.slots, read, self.empty, strict=True):
             mine[rows] = empty
             mine[rows, :width] = torch.where(real, theirs[source].gather(1, before), empty).to(mine.dtype)
-        if self.past is None:
-            self.past = past.new_zeros(*past.shape[:2], len(self.rows), self.columns, *past.shape[4:])
-        self.past[:, :, rows, :width] = past[:, :, source[:, None], before]
+        for block, both in line.cache.past.items():
+            if self.past is None:
+                shape = len(line.cache.past), 2, len(self.rows), self.columns, *both[0].shape[2:]
+                self.past = both[0].new_zeros(shape)
+            self.past[block][:, rows, :width] = torch.stack(both)[:, source[:, None], before]
 
     def read(self, slots: Sequence[Slot], places: Sequence[int]) -> Float[Tensor, "B d"]:
         """The hidden vectors of one more slot of each row, at these places."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from ddot.core.chunks import in_chunks
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
 from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
-from ddot.infill.reading import Line, Slot, arranged, sent
+from ddot.infill.reading import Line, Slot, arranged
 from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
 from ddot.methods.fixed_length import FixedLength
@@ -241,27 +241,28 @@ def _plainly(
     """What follows each gap of texts that share their beginning, in two passes: the beginning once, then the rest."""
     model, shape, (shared, rest, many) = engine.model, engine.shape, size
 
-    def read(starts: Tensor, rests: Tensor) -> Tensor:
+    def judged(starts: Tensor, rests: Tensor, at: Tensor) -> Tensor:
         line = Line(model, shape.reading.rows, masked=shape.rows > 1)
         line.take(starts)
         line.keep(torch.arange(shape.reading.rows, device=model.device)[:, None].expand(-1, many).flatten())
-        return line.take(rests)
+        row, slot, token = at
+        return in_chunks(_chances_of(model), model.chunk, line.take(rests)[row, slot], token)[0]
 
     texts = {many * number + place: text for number, family in enumerate(families) for place, text in enumerate(family)}
     rows = [list(map(Slot, texts[row].rest)) if row in texts else [] for row in range(shape.reading.rows * many)]
     places = [len(texts[row].shared) if row in texts else 0 for row in range(len(rows))]
     starts = shape.reading.padded([list(map(Slot, family[0].shared)) for family in families], [])
     pad = model.vocabulary.pad
-    given = arranged(starts, [0] * shape.reading.rows, shared, pad), arranged(rows, places, rest, pad)
-    if shape.rows == 1:
-        hidden = read(*(each.to(model.device) for each in given))
-    else:
-        hidden = together(engine).graph(size, read)(*given, device=model.device)
     asked = [(row, rest - len(text.rest) + place, token) for row, text in texts.items() for place, token, _ in text.at]
     if not asked:
         return {text: {} for text in texts.values()}
-    row, slot, token = sent(torch.tensor(asked).T, model.device)
-    (chances,) = in_chunks(_chances_of(model), model.chunk, hidden[row, slot], token)
+    asked += [(0, 0, 0)] * (-len(asked) % (model.chunk or 1))
+    at = torch.tensor(asked).T.contiguous()
+    given = arranged(starts, [0] * shape.reading.rows, shared, pad), arranged(rows, places, rest, pad), at
+    if shape.rows == 1:
+        chances = judged(*(each.to(model.device) for each in given))
+    else:
+        chances = together(engine).graph((*size, len(asked)), judged)(*given, device=model.device)
     likely = iter(chances.tolist())
     found: dict[_Filled, dict[int, list[float]]] = {}
     for text in texts.values():
