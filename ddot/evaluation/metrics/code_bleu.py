@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from ddot.evaluation.metrics.sums import extra
+from ddot.version import extra
 
 _CHILD = """
 import json, sys

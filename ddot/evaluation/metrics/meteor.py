@@ -13,9 +13,9 @@ from warnings import catch_warnings
 import numpy as np
 from jaxtyping import Float
 
-from ddot.evaluation.metrics.sums import Sums, extra, mean
+from ddot.evaluation.metrics.sums import Sums, mean
 from ddot.evaluation.metrics.words import Words
-from ddot.version import install_command
+from ddot.version import extra, install_command
 
 # English, task "rank": the program's default for `-l en`.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75

@@ -12,7 +12,8 @@ from ddot.evaluation.items import Item, Passage, Program
 from ddot.evaluation.metrics import words
 from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
-from ddot.evaluation.metrics.sums import Sums, difference, extra, interval, mean_of
+from ddot.evaluation.metrics.sums import Sums, difference, interval, mean_of
+from ddot.version import extra
 
 LanguageModel = Callable[..., Any] | Path | str  # see fluency.py
 

@@ -1,13 +1,10 @@
 """Metrics as sums over items: scoring a resample of the items is one matrix product."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-
-from ddot.version import install_command
 
 
 @dataclass(frozen=True)
@@ -73,13 +70,3 @@ def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, 
         return float("nan"), float("nan")
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-@contextmanager
-def extra(metric: str, name: str) -> Iterator[None]:
-    """Turn a failed import into a sentence that names the extra to install."""
-    try:
-        yield
-    except ImportError as error:
-        package = (error.name or str(error)).partition(".")[0]
-        raise ValueError(f"{metric} needs the package {package}; {install_command(name)}") from None

@@ -7,7 +7,8 @@ from math import exp, log, log2
 import numpy as np
 from jaxtyping import Float
 
-from ddot.evaluation.metrics.sums import Sums, extra, mean
+from ddot.evaluation.metrics.sums import Sums, mean
+from ddot.version import extra
 
 Words = Sequence[str]
 
