@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -41,11 +41,8 @@ class Passage:
         return ends
 
 
-@runtime_checkable
-class Cut(Protocol):
-    """Draws a passage of at most `longest` tokens."""
-
-    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage: ...
+# Draws a passage of at most so many tokens.
+Cut = Callable[[Corpus, int, np.random.Generator], Passage]
 
 
 @dataclass(frozen=True)
@@ -192,11 +189,11 @@ class Batches(Dataset[tuple[int, Slots]]):
         keys = row_keys(int(fold(key, 2)[0]), rows)[self.mine]
         t = spread_times(int(fold(key, 3)[0]), rows, plan.least_noise)[self.mine]
         t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
-        examples = [self._example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
+        examples = [self.example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
         slots = plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
         return index, slots
 
-    def _example(self, index: int, L: int, rng: np.random.Generator) -> Example:
+    def example(self, index: int, L: int, rng: np.random.Generator) -> Example:
         plan, (corpus, rarity) = self.plans[index], self.sources[index].pick(rng.random())
         passage = plan.cut(corpus, L - 2 * self.edges, rng)
         tokens = passage.tokens
