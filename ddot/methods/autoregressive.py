@@ -5,9 +5,8 @@ A row is `prompt [sep] sentence`. Each prediction in the sentence is a word, [se
 kept, in order, by construction. Sampling takes one forward pass per token, with a key-value cache.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -67,9 +66,6 @@ class Autoregressive:
         The prompt always fits: no word takes a slot that the rest of the prompt needs. Gaps hinted closed stay closed.
         """
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
-        return self._write(model, start, L, keys)
-
-    def _write(self, model: Denoiser, start: State, L: int, keys: Keys) -> Iterator[State]:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
         cache = Cache(len(x), x.device)
@@ -78,7 +74,7 @@ class Autoregressive:
         used, done, part = torch.zeros_like(count), torch.zeros_like(count, dtype=torch.bool), slice(0, first)
         for place in range(L):
             cache.grow(seen[:, part])
-            h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), cache, part)
+            h, _ = model.read(replace(start, x=x, t=torch.zeros_like(start.t)), cache, part)
             may_write = is_open.gather(1, used[:, None])[:, 0] & (L - place > count - used)
             score = allowed(model.logits(h[:, -1]), v, may_write & ~done, (used < count) & ~done)
             u = torch.from_numpy(uniform(fold(keys, place), 1)[:, 0]).to(score.device)
@@ -92,8 +88,8 @@ class Autoregressive:
             used = used + is_next
             if bool(done.all()) or place == L - 1:
                 break
-            yield dataclasses.replace(start, x=x, t=torch.full_like(start.t, 1 - (place + 1) / L))
-        yield dataclasses.replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
+            yield replace(start, x=x, t=torch.full_like(start.t, 1 - (place + 1) / L))
+        yield replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The sentences: everything right of the prompt's [sep] up to the first [pad] or [mask]."""

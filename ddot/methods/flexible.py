@@ -5,9 +5,8 @@ head, how many tokens are absent after every token that is there. Rows are those
 `[sep] text [pad]…`, slot after slot in a line.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +18,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys
 from ddot.methods.insertion import may_grow, placed, rank, start_row, text_rows, texts_after, without_absent
-from ddot.methods.losses import Losses, length_losses, token_losses
+from ddot.methods.losses import Losses, length_logits, length_losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -45,33 +44,24 @@ class Flexible:
         certain. The last pass only unmasks: with one step nothing is filled. A text never exceeds L tokens, and gaps
         hinted closed stay closed. Deterministic.
         """
-        start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
-        return self._fill(model, start, time_grid(steps))
-
-    def _fill(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
-        yield state
         v = model.vocabulary
-        for passes, s in zip(range(len(times) - 1, 0, -1), times[1:], strict=True):
+        state = to_device(start_row(prompts, L, keys, v), model.device)
+        yield state
+        for passes, s in zip(range(steps, 0, -1), time_grid(steps)[1:], strict=True):
             there = state.x != v.pad
-            h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
+            h, _ = model.read(replace(state, t=torch.zeros_like(state.t)))
             x = unmasked(state.x, model.logits(h[state.x == v.mask]).float()[:, : v.base], passes, v)
             more = torch.zeros_like(x)
             if passes > 1:
-                chances = torch.softmax(_counts(model, h[there]), -1)
+                chances = torch.softmax(length_logits(model, h[there]), -1)
                 median = (chances.cumsum(-1) < 0.5).sum(-1).clamp(max=chances.shape[-1] - 1)
                 more[there] = class_lengths(x.device)[median].long()
                 more = torch.where(may_grow(state.hint), more, 0)
                 room = there.shape[1] - there.sum(-1, keepdim=True)
                 more = torch.minimum(more, (room - more.cumsum(-1) + more).clamp(min=0))
-            state = repeated(dataclasses.replace(state, x=x), there + more, v)
-            state = dataclasses.replace(state, t=torch.full_like(state.t, s))
+            state = repeated(replace(state, x=x), there + more, v)
+            state = replace(state, t=torch.full_like(state.t, s))
             yield state
-
-
-def _counts(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
-    if model.room_head is None:
-        raise ValueError("this network has no length head, which predicts the counts; set gap_lengths=True")
-    return model.room_head(h).float()
 
 
 def thinned(
@@ -90,7 +80,7 @@ def thinned(
     after = (there.cumsum(-1) - 1).clamp(min=0)
     absent = torch.zeros_like(slots.x_0).scatter_add(1, after, gone.long())
     state, kept = without_absent(slots, there, vocabulary)
-    seen = dataclasses.replace(state, x=torch.where(masked.gather(1, kept), vocabulary.mask, state.x))
+    seen = replace(state, x=torch.where(masked.gather(1, kept), vocabulary.mask, state.x))
     return seen, state.x, there.gather(1, kept) & may_grow(state.hint), absent
 
 
@@ -112,7 +102,7 @@ def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) ->
     def moved(values: Tensor, rest: Tensor) -> Tensor:
         return rest.scatter(1, place, values)[:, :W]
 
-    return dataclasses.replace(
+    return replace(
         state,
         x=moved(state.x, blank),
         hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),

@@ -7,9 +7,8 @@ drawn per text, so every state that any order of insertion can reach occurs. The
 tokens of the gap, mostly near its middle, so that a gap of n tokens is filled in about log₂ n passes.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ def text_rows(examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabul
 def start_row(prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
     """`[sep] prompt [pad]…`. Only the prompt of each example is read."""
     state = start_at(in_line, _rows(map(only_prompt, prompts), L, vocabulary), L + 1, keys, vocabulary)
-    return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
+    return replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
 
 
 def _rows(examples: Iterable[Example], L: int, vocabulary: Vocabulary) -> list[Example]:
@@ -70,27 +69,24 @@ class Insertion:
         A text never exceeds L tokens: the most certain insertions come first. Gaps hinted closed stay closed.
         Deterministic.
         """
-        start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
-        return self._insert(model, start, time_grid(steps))
-
-    def _insert(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
-        yield state
         v = model.vocabulary
+        state = to_device(start_row(prompts, L, keys, v), model.device)
+        yield state
         not_inserted = torch.tensor([v.mask, v.sep], device=state.x.device)
-        for s in times[1:]:
+        for s in time_grid(steps)[1:]:
             present = state.x != v.pad
             left = present.shape[1] - present.sum(-1, keepdim=True)
             predicts = present & may_grow(state.hint) & (left > 0)
-            h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
+            h, _ = model.read(replace(state, t=torch.zeros_like(state.t)))
             logits = model.logits(h[predicts]).float().index_fill(1, not_inserted, -torch.inf)
             chances = torch.softmax(logits, -1)
             none, word = placed(chances[:, v.pad], predicts), placed(chances[:, : v.base].argmax(-1), predicts)
             grows = predicts & (none <= self.doubt) & (rank(-none, predicts) < left)
-            state = dataclasses.replace(insert(state, grows, word, v.pad), t=torch.full_like(state.t, s))
+            state = replace(insert(state, grows, word, v.pad), t=torch.full_like(state.t, s))
             if s <= 0 or not bool(grows.any()):
                 break
             yield state
-        yield dataclasses.replace(state, t=torch.zeros_like(state.t))
+        yield replace(state, t=torch.zeros_like(state.t))
 
     prepare, start, texts = staticmethod(text_rows), staticmethod(start_row), staticmethod(texts_after)
 
@@ -158,7 +154,7 @@ def insert(state: State, grows: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], p
     place = index + grows.cumsum(-1) - grows.int()  # new slots of the present tokens
     present = state.x != pad
     old = _scattered(state.x, present, place, pad)
-    return dataclasses.replace(
+    return replace(
         state,
         x=torch.where(old != pad, old, _scattered(word, grows, place + 1, pad)),
         hint=_scattered(state.hint, present, place, NOT_PROMPT),

@@ -43,8 +43,6 @@ class Losses:
 
 LOSSES = tuple(field.name for field in dataclasses.fields(Losses))
 
-_NO_LENGTH_HEAD = "this network has no length head; set gap_lengths=True in its config"
-
 # Weight of the position loss at time t among L slots.
 PositionWeight = Callable[[Float[Tensor, "B"], int], Float[Tensor, "B"]]
 
@@ -77,10 +75,7 @@ def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:
 
 
 def position_loss(
-    velocity: Float[Tensor, "B L"],
-    z_0: Float[Tensor, "B L"],
-    z_T: Float[Tensor, "B L"],
-    weight: Float[Tensor, "B"],
+    velocity: Float[Tensor, "B L"], z_0: Float[Tensor, "B L"], z_T: Float[Tensor, "B L"], weight: Float[Tensor, "B"]
 ) -> Float[Tensor, ""]:
     """Squared distance of the velocity from z_0 − z_T over all L slots (eq. Lpos)."""
     return ((velocity - (z_0 - z_T)).square() * weight[:, None]).mean()
@@ -114,13 +109,10 @@ def denoising_losses(
     token = per_slot.sum() / slots.u.numel()
     position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
     gap_length = torch.zeros_like(token)
-    if model.room_head is not None:
+    if model.room_head is not None or gap_length_factor > 0:
         # Computed even with factor 0: data-parallel training needs a gradient for every weight.
         true = gap_lengths.length_class(gaps_after(slots).flatten()[length_at])
-        gap_length = cross_entropy(model.room_head(h[length_at]).float(), true, reduction="sum")
-        gap_length = gap_length / slots.u.numel()
-    elif gap_length_factor > 0:
-        raise ValueError(f"{_NO_LENGTH_HEAD} or gap_length_factor=0")
+        gap_length = cross_entropy(length_logits(model, h[length_at]), true, reduction="sum") / slots.u.numel()
     total = total_loss(token, position, position_factor) + gap_length_factor * gap_length
     return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
@@ -160,11 +152,16 @@ def length_losses(
     factor: float,
 ) -> Losses:
     """`factor` times the mean cross entropy of gap lengths, each predicted at one of the flat slots `at`."""
-    if model.room_head is None:
-        raise ValueError(_NO_LENGTH_HEAD)
     true = gap_lengths.length_class(gap_length)
-    mean = _mean(cross_entropy(model.room_head(h.flatten(0, 1)[at]).float(), true, reduction="none"))
+    mean = _mean(cross_entropy(length_logits(model, h.flatten(0, 1)[at]), true, reduction="none"))
     return Losses.of(factor * mean + 0 * velocity.mean(), gap_length=mean)
+
+
+def length_logits(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
+    """What the length head says of the gap after each slot."""
+    if model.room_head is None:
+        raise ValueError("this network has no length head; set gap_lengths=True in its config")
+    return model.room_head(h).float()
 
 
 def _mean(values: Float[Tensor, "M"]) -> Float[Tensor, ""]:

@@ -4,9 +4,8 @@ Slots do not move. Every gap that hints call open holds a single [mask], so that
 text with blanks. `infill` plans with the same layout (`Planning.start`).
 """
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -43,4 +42,4 @@ class Planning:
         """The network's input: the length of the gap after a prompt slot is predicted at that slot."""
         rows = [with_placeholders(only_prompt(example)) for example in prompts]
         state = Table(rows, L, vocabulary).still_start()
-        return dataclasses.replace(state, gap_length=torch.full_like(state.gap_length, UNKNOWN_LENGTH))
+        return replace(state, gap_length=torch.full_like(state.gap_length, UNKNOWN_LENGTH))
