@@ -21,7 +21,7 @@ from ddot.evaluation.items import Program, Sentence
 from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.fluency import causal_model, perplexity
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk, meteor_sums
-from ddot.evaluation.metrics.scoring import METRICS, OF_FILLS, compare, measure, score
+from ddot.evaluation.metrics.scoring import METRICS, OF_FILLS, Fluency, compare, measure, score
 from ddot.evaluation.metrics.sums import Sums, difference, interval, mean
 from ddot.evaluation.metrics.words import (
     bleu,
@@ -375,7 +375,9 @@ def test_perplexity_by_hand():
 
 def test_a_model_that_knows_nothing_is_as_perplexed_as_it_has_tokens(tmp_path):
     _, tokenizer = folder_of(tmp_path, zero=True)
-    assert perplexity(["we counted", "nine"], tmp_path).value == pytest.approx(tokenizer.vocabulary.base, rel=1e-5)
+    assert perplexity(["we counted", "nine"], causal_model(tmp_path)).value == pytest.approx(
+        tokenizer.vocabulary.base, rel=1e-5
+    )
 
 
 def test_perplexity_reads_from_the_left(tmp_path):
@@ -399,15 +401,15 @@ def test_perplexity_reads_from_the_left(tmp_path):
 
 def test_perplexity_refuses_what_is_no_language_model(tmp_path):
     with pytest.raises(FileNotFoundError, match="no model"):
-        perplexity(["a"], tmp_path / "nothing")
+        causal_model(tmp_path / "nothing")
     folder_of(tmp_path, meta={"step": 10})
     with pytest.raises(ValueError, match="reads both ways"):
-        perplexity(["a"], tmp_path)
+        causal_model(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["trunk"] = {"is": "DiTConfig", "width": 16, "blocks": 1, "heads": 2, "vocabulary": 320}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=DiTConfig.__name__):
-        perplexity(["a"], tmp_path)
+        causal_model(tmp_path)
     with pytest.raises(ValueError, match="at least one token"):
         perplexity([""], lambda texts: (np.zeros(1), np.zeros(1, int)))
 
@@ -499,9 +501,13 @@ def test_programs_are_scored_as_they_are_written():
 
 def test_perplexity_of_items(tmp_path):
     folder_of(tmp_path)
-    found = score(ITEMS, LINES, ["perplexity"], language_model=tmp_path)
-    assert found["perplexity"] == perplexity([" ".join(text) for text in TEXTS], tmp_path).value
-    assert "no model" in score(ITEMS, LINES, ["perplexity"], language_model="nowhere")["missing"]["perplexity"]
+    judge = Fluency("judge", causal_model(tmp_path))
+    found = score(ITEMS, LINES, ["perplexity"], judge)
+    assert found == {
+        "perplexity": perplexity([" ".join(text) for text in TEXTS], judge.nats).value,
+        "language_model": "judge",
+    }
+    assert "--language-model" in score(ITEMS, LINES, ["perplexity"])["missing"]["perplexity"]
 
 
 def test_compare_is_the_difference_of_scores():

@@ -24,10 +24,8 @@ from ddot.network.trunk import left_to_right
 LanguageModel = Callable[[Sequence[str]], tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]]
 
 
-def perplexity(texts: Sequence[str], language_model: LanguageModel | Path | str) -> Sums:
-    """e to the nats a token over all texts. `language_model`: what gives the nats, or the folder of a causal model."""
-    if isinstance(language_model, Path | str):
-        language_model = causal_model(language_model)
+def perplexity(texts: Sequence[str], language_model: LanguageModel) -> Sums:
+    """e to the nats a token over all texts."""
     nats, tokens = language_model(texts)
     if not tokens.sum():
         raise ValueError(f"perplexity needs at least one token, the {len(texts)} texts hold none")

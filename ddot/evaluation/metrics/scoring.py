@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,13 @@ from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
 from ddot.evaluation.metrics.sums import Sums, difference, interval, mean_of
 from ddot.version import extra
 
-LanguageModel = Callable[..., Any] | Path | str  # see fluency.py
-
 
 @dataclass(frozen=True)
 class Fluency:
     """A language model for perplexity, with its name in rows."""
 
     name: str
-    nats: Callable[..., Any]
-
-    def __call__(self, texts: Sequence[str]) -> Any:
-        return self.nats(texts)
+    nats: Callable[..., Any]  # fluency.LanguageModel
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class Filled:
     given: list[list[str]]
     references: list[list[str]]
     texts: list[list[str]]
-    language_model: LanguageModel | None
+    language_model: Fluency | None
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ def _perplexity(filled: Filled) -> Sums:
         raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
     from ddot.evaluation.metrics.fluency import perplexity  # loads torch
 
-    return perplexity(filled.lines, filled.language_model)
+    return perplexity(filled.lines, filled.language_model.nats)
 
 
 # A new one also needs a column head in `evaluation.rows.HEADS`. Names with `rouge` or `fill_` in front are of fills.
@@ -143,19 +137,19 @@ def score(
     items: Sequence[Item],
     texts: Sequence[str],
     wanted: Sequence[str] = USUAL,
-    language_model: LanguageModel | None = None,
+    language_model: Fluency | None = None,
     samples: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
     """The metrics `wanted`, by name; "missing" says why one could not be computed.
 
     With success, "kept" counts {words given: [texts that keep them, texts]}. With `samples` resamples of the items,
-    "intervals" holds [low, high] at 95% for metrics that are sums over items. The name of a `Fluency` is added.
+    "intervals" holds [low, high] at 95% for metrics that are sums over items. The name of a language model is added.
     """
     had = measure(items, texts, wanted, language_model)
     sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
     row: dict[str, Any] = {name: sums[name].value if name in sums else metric for name, metric in had.found.items()}
-    if isinstance(language_model, Fluency) and "perplexity" in row:
+    if language_model is not None and "perplexity" in row:
         row["language_model"] = language_model.name
     if "success" in sums:
         kept: dict[int, list[int]] = {}
@@ -182,7 +176,7 @@ def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 
 
 
 def measure(
-    items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: LanguageModel | None = None
+    items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: Fluency | None = None
 ) -> Measured:
     """The metrics `wanted`, as sums over items where possible."""
     if unknown := [name for name in wanted if name not in METRICS]:
