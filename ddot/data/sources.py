@@ -94,9 +94,8 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
                 raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text; name one with --field")
             yield row[column]
     except Exception as error:  # errors of `datasets` and of HTTP libraries have no common class
-        raise ValueError(
-            f"{source} cannot be read{where}: {_one_line(error)}; give another source, or --field"
-        ) from None
+        why = f"{source} cannot be read{where}: {_one_line(error)}"
+        raise ValueError(f"{why}; give another source, or --field") from None
 
 
 def _one_line(value: object) -> str:

@@ -129,10 +129,7 @@ def token_losses(
     `h` and `velocity` are the network's output. Its other heads get a gradient of 0, for data-parallel training.
     """
     if not isinstance(model.score, CleanToken):
-        raise ValueError(
-            f"this network's logits are scores ({type(model.score).__name__}), not log probabilities; "
-            "set score=CleanToken() in its config"
-        )
+        raise ValueError("this network's logits are no log probabilities; set score=CleanToken() in its config")
     # At σ = log 2 and dσ = 1 the weight dσ/(e^σ − 1) of the diffusion loss is 1.
     one = torch.ones(len(at), device=h.device)
     per_slot = model.token_loss(h.flatten(0, 1)[at], target, one * math.log(2), one)

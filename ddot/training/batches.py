@@ -156,9 +156,9 @@ class Batches(Dataset[tuple[int, Slots]]):
     ):
         for _, corpus in corpora:
             if corpus.tokenizer != fingerprint(tokenizer):
+                other = f"was packed with another tokenizer ({corpus.meta['vocabulary']} tokens)"
                 raise ValueError(
-                    f"{corpus.folder} was packed with another tokenizer ({corpus.meta['vocabulary']} tokens) than the "
-                    f"model's ({tokenizer.vocabulary.base}); pack it with the model's tokenizer.json"
+                    f"{corpus.folder} {other} than the model's ({tokenizer.vocabulary.base}); pack it again"
                 )
         for L in {L for plan in plans for L in plan.lengths}:
             if 2 * edges >= L:

@@ -403,7 +403,7 @@ def test_perplexity_refuses_what_is_no_language_model(tmp_path):
     with pytest.raises(FileNotFoundError, match="no model"):
         causal_model(tmp_path / "nothing")
     folder_of(tmp_path, meta={"step": 10})
-    with pytest.raises(ValueError, match="reads both ways"):
+    with pytest.raises(ValueError, match="was trained to fill blanks"):
         causal_model(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["trunk"] = {"is": "DiTConfig", "width": 16, "blocks": 1, "heads": 2, "vocabulary": 320}

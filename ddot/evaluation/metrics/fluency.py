@@ -80,9 +80,6 @@ def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> Ca
     if not isinstance(config, LlamaConfig):
         raise ValueError(f"{folder} holds a {type(config).__name__} trunk; perplexity wants a Llama-family model")
     if "step" in json.loads((model_folder(folder) / "meta.json").read_text()):
-        raise ValueError(
-            f"{folder} was trained to fill blanks and reads both ways; perplexity wants a base language model, "
-            "as `ddot convert` makes it"
-        )
+        raise ValueError(f"{folder} was trained to fill blanks; perplexity wants a base model made by `ddot convert`")
     model, tokenizer = load_model(folder)
     return Causal(model.to(device), tokenizer, batch)

@@ -38,9 +38,7 @@ def meteor(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
         fields = []
     if len(fields) != len(asked) or any(len(row) != _FIELDS for row in fields):
         said = (done.stderr.decode(errors="replace") or done.stdout.decode(errors="replace")).strip().splitlines()
-        raise ValueError(
-            f"METEOR 1.5 gave no statistics for {len(asked)} texts; Java said: {(said or ['nothing'])[-1]}"
-        )
+        raise ValueError(f"METEOR 1.5 gave no statistics; Java said: {(said or ['nothing'])[-1]}")
     return meteor_sums(np.array(fields, float).reshape(-1, _FIELDS))
 
 

@@ -46,9 +46,7 @@ def interval(metric: Sums, samples: int = 1000, seed: int = 0, level: float = 0.
 def difference(first: Sums, second: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> Difference:
     """`first` minus `second` by the paired bootstrap: both are scored on the same resamples (Koehn, 2004)."""
     if len(first.rows) != len(second.rows):
-        raise ValueError(
-            f"{len(first.rows)} and {len(second.rows)} items cannot be paired; score both on the same items"
-        )
+        raise ValueError(f"{len(first.rows)} and {len(second.rows)} items cannot be paired; score the same items")
     apart = _resampled(first, samples, seed) - _resampled(second, samples, seed)
     low, high = _middle(apart, level)
     wins = float(np.mean(apart > 0) + np.mean(apart == 0) / 2)
