@@ -1053,11 +1053,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("closed gaps that grow", "more = torch.where(may_grow(state.hint), more, 0)", "pass"),
             ("more than fits", "(room - more.cumsum(-1) + more).clamp(min=0)", "(room + 0 * more).clamp(min=0)"),
-            (
-                "copies of the token itself",
-                "vocabulary.mask, vocabulary.pad)\n\n    def moved",
-                "0, vocabulary.pad)\n\n    def moved",
-            ),
         ],
     ),
     (
@@ -1097,8 +1092,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "lengths left behind by moving tokens",
-                "gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH)",
+                "gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH))",
                 "gap_length=state.gap_length",
+            ),
+            (
+                "copies of the token itself",
+                "vocabulary.mask, vocabulary.pad)\n\n    def moved",
+                "0, vocabulary.pad)\n\n    def moved",
             ),
             (
                 "training told lengths of other slots",

@@ -19,8 +19,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, generator
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.flexible import repeated
-from ddot.methods.insertion import placed, rank
+from ddot.methods.insertion import placed, rank, repeated
 from ddot.methods.layout import Table, fitting, in_line, only_prompt, spread_out
 from ddot.methods.losses import Losses, token_losses
 from ddot.network.denoiser import Denoiser

@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
+from ddot.core.codes import PAD, PROMPT
 from ddot.core.gap_lengths import class_lengths
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys
-from ddot.methods.insertion import may_grow, placed, rank, start_row, text_rows, texts_after, without_absent
+from ddot.methods.insertion import may_grow, placed, rank, repeated, start_row, text_rows, texts_after, without_absent
 from ddot.methods.losses import Losses, length_logits, length_losses, token_losses
 from ddot.network.denoiser import Denoiser
 
@@ -90,21 +90,3 @@ def unmasked(x: Int[Tensor, "B L"], logits: Float[Tensor, "M V"], passes: int, v
     sure, word = (placed(values, masked) for values in torch.softmax(logits, -1).max(-1))
     count = -(-masked.sum(-1, keepdim=True) // passes)
     return torch.where(masked & (rank(sure, masked) < count), word, x)
-
-
-def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
-    """Every slot as often as `times` says, in order; all but its first occurrence are [mask]s."""
-    ends = times.cumsum(-1)
-    W = times.shape[1]
-    place = torch.where(times > 0, ends - times, W)  # beyond the last: left out
-    blank = torch.where(torch.arange(W + 1, device=ends.device) < ends[:, -1:], vocabulary.mask, vocabulary.pad)
-
-    def moved(values: Tensor, rest: Tensor) -> Tensor:
-        return rest.scatter(1, place, values)[:, :W]
-
-    return replace(
-        state,
-        x=moved(state.x, blank),
-        hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
-        gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
-    )

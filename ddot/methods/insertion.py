@@ -82,7 +82,7 @@ class Insertion:
             chances = torch.softmax(logits, -1)
             none, word = placed(chances[:, v.pad], predicts), placed(chances[:, : v.base].argmax(-1), predicts)
             grows = predicts & (none <= self.doubt) & (rank(-none, predicts) < left)
-            state = replace(insert(state, grows, word, v.pad), t=torch.full_like(state.t, s))
+            state = replace(insert(state, grows, word, v), t=torch.full_like(state.t, s))
             if s <= 0 or not bool(grows.any()):
                 break
             yield state
@@ -148,17 +148,27 @@ def may_grow(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     return ~closes_after(hint) & ~torch.nn.functional.pad(closes_before(hint)[:, 1:], (0, 1))
 
 
-def insert(state: State, grows: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], pad: int) -> State:
+def insert(state: State, grows: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
     """The state with words inserted after the slots in `grows`; what follows moves right."""
-    index = torch.arange(grows.shape[1], device=grows.device)
-    place = index + grows.cumsum(-1) - grows.int()  # new slots of the present tokens
-    present = state.x != pad
-    old = _scattered(state.x, present, place, pad)
+    grown = repeated(state, (state.x != vocabulary.pad) + grows.long(), vocabulary)
+    return replace(grown, x=grown.x.masked_scatter(grown.x == vocabulary.mask, word[grows]))
+
+
+def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
+    """Every slot as often as `times` says, in order; all but its first occurrence are [mask]s."""
+    ends = times.cumsum(-1)
+    W = times.shape[1]
+    place = torch.where(times > 0, ends - times, W)  # beyond the last: left out
+    blank = torch.where(torch.arange(W + 1, device=ends.device) < ends[:, -1:], vocabulary.mask, vocabulary.pad)
+
+    def moved(values: Tensor, rest: Tensor) -> Tensor:
+        return rest.scatter(1, place, values)[:, :W]
+
     return replace(
         state,
-        x=torch.where(old != pad, old, _scattered(word, grows, place + 1, pad)),
-        hint=_scattered(state.hint, present, place, NOT_PROMPT),
-        gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH),
+        x=moved(state.x, blank),
+        hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
+        gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
     )
 
 
