@@ -20,7 +20,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Cache, left_to_right
 
@@ -35,16 +35,14 @@ class Autoregressive:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every next token from [sep] on. Nothing moves, so λ is unused."""
-        predicts, target = targets(slots, model.vocabulary)
-        at = predicts.flatten().nonzero()[:, 0]
+        wanted = answers_at(*targets(slots, model.vocabulary))
         sentence = _sentence(slots.kind)
         state = slots.state(
             hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # the sentence has no hints about what follows
             gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
             t=torch.zeros_like(slots.t),  # the input is never noisy
         )
-        h, velocity = model.read(state, left_to_right)
-        return token_losses(model, h, velocity, at, target.flatten()[at])
+        return token_losses(model, model.read(state, left_to_right), *wanted)
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """`prompt [sep]` and L slots for the sentence. Prompts end at the same slot, after unseen [pad]s."""

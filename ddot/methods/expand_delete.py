@@ -21,7 +21,7 @@ from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.insertion import placed, rank, repeated
 from ddot.methods.layout import Table, fitting, in_line, only_prompt, spread_out
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -75,9 +75,8 @@ class ExpandDelete:
         """Cross entropy of the answers. Nothing moves, so λ has nothing to weigh."""
         masked = slots.u < 1
         state = slots.state(x=torch.where(masked, model.vocabulary.mask, slots.x_0), t=torch.zeros_like(slots.t))
-        at = masked.flatten().nonzero()[:, 0]
-        h, velocity = model.read(state)
-        return token_losses(model, h, velocity, at, slots.x_0.flatten()[at])
+        wanted = answers_at(masked, slots.x_0)
+        return token_losses(model, model.read(state), *wanted)
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """The prompt with a [mask] in every gap that may hold text, in 2L + 1 slots. Only the prompt is read."""

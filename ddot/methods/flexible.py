@@ -18,7 +18,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys
 from ddot.methods.insertion import may_grow, placed, rank, repeated, start_row, text_rows, texts_after, without_absent
-from ddot.methods.losses import Losses, length_logits, length_losses, token_losses
+from ddot.methods.losses import Losses, answers_at, length_logits, length_losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -31,11 +31,10 @@ class Flexible:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of tokens and of counts, each summed over the row. Nothing moves: λ has nothing to weigh."""
         state, answer, asked, absent = thinned(slots, model.vocabulary)
-        masked = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
-        gaps = asked.flatten().nonzero()[:, 0]
-        h, velocity = model.read(state)
-        tokens = token_losses(model, h, velocity, masked, answer.flatten()[masked])
-        counts = length_losses(model, h, velocity, gaps, absent.flatten()[gaps], len(gaps) / asked.numel())
+        masked, gaps = answers_at(state.x == model.vocabulary.mask, answer), answers_at(asked, absent)
+        read = model.read(state)
+        tokens = token_losses(model, read, *masked)
+        counts = length_losses(model, read, *gaps, len(gaps[0]) / asked.numel())
         total = tokens.total + counts.total
         return Losses.of(total, token=tokens.token, gap_length=counts.gap_length, nats=tokens.nats)
 

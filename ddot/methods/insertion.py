@@ -21,7 +21,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, joined, only_prompt, separator, start_at
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -59,9 +59,8 @@ class Insertion:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of the tokens to insert. Nothing moves, so λ is unused."""
         state, predicts, target = targets(slots, self.spread, model.vocabulary)
-        at = predicts.flatten().nonzero()[:, 0]
-        h, velocity = model.read(state)
-        return token_losses(model, h, velocity, at, target.flatten()[at])
+        wanted = answers_at(predicts, target)
+        return token_losses(model, model.read(state), *wanted)
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state after each of at most `steps` forward passes, until no text grows; t falls from 1 to 0.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -117,19 +117,23 @@ def denoising_losses(
     return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
 
-def token_losses(
-    model: Denoiser,
-    h: Float[Tensor, "B L d"],
-    velocity: Float[Tensor, "B L"],
-    at: Int[Tensor, "M"],
-    target: Int[Tensor, "M"],
-) -> Losses:
+Read = tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]  # what `Denoiser.read` returns
+
+
+def answers_at(asked: Bool[Tensor, "B L"], answer: Int[Tensor, "B L"]) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
+    """(the flat slots that are asked for an answer, the answers). To be called before the trunk runs, as above."""
+    at = asked.flatten().nonzero()[:, 0]
+    return at, answer.flatten()[at]
+
+
+def token_losses(model: Denoiser, read: Read, at: Int[Tensor, "M"], target: Int[Tensor, "M"]) -> Losses:
     """Cross entropy of the targets at the flat slots `at`, without noise or movement.
 
-    `h` and `velocity` are the network's output. Its other heads get a gradient of 0, for data-parallel training.
+    The other heads of the network get a gradient of 0, for data-parallel training.
     """
+    h, velocity = read
     if not isinstance(model.score, CleanToken):
-        raise ValueError("this network's logits are no log probabilities; set score=CleanToken() in its config")
+        raise ValueError(f"this network predicts {type(model.score).__name__}; set score=CleanToken() in its config")
     # At σ = log 2 and dσ = 1 the weight dσ/(e^σ − 1) of the diffusion loss is 1.
     one = torch.ones(len(at), device=h.device)
     per_slot = model.token_loss(h.flatten(0, 1)[at], target, one * math.log(2), one)
@@ -141,14 +145,10 @@ def token_losses(
 
 
 def length_losses(
-    model: Denoiser,
-    h: Float[Tensor, "B L d"],
-    velocity: Float[Tensor, "B L"],
-    at: Int[Tensor, "M"],
-    gap_length: Int[Tensor, "M"],
-    factor: float,
+    model: Denoiser, read: Read, at: Int[Tensor, "M"], gap_length: Int[Tensor, "M"], factor: float
 ) -> Losses:
     """`factor` times the mean cross entropy of gap lengths, each predicted at one of the flat slots `at`."""
+    h, velocity = read
     true = gap_lengths.length_class(gap_length)
     mean = _mean(cross_entropy(length_logits(model, h.flatten(0, 1)[at]), true, reduction="none"))
     return Losses.of(factor * mean + 0 * velocity.mean(), gap_length=mean)

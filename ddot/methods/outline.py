@@ -19,7 +19,7 @@ from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKN
 from ddot.core.records import Example, Slots, Vocabulary
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import in_line, joined, separator, spread_out
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import left_to_right
 
@@ -51,10 +51,8 @@ class Outline:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every token of a gap and of its end. Nothing moves, so λ is unused."""
-        predicts, target = targets(slots, model.vocabulary)
-        at = predicts.flatten().nonzero()[:, 0]
-        h, velocity = model.read(slots.state(), left_to_right)
-        return token_losses(model, h, velocity, at, target.flatten()[at])
+        wanted = answers_at(*targets(slots, model.vocabulary))
+        return token_losses(model, model.read(slots.state(), left_to_right), *wanted)
 
 
 def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
