@@ -4,11 +4,9 @@ A batch is a pure function of (seed, step): the state of the loader is a single 
 number of workers or processes.
 """
 
-import queue
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,32 +218,16 @@ def _leave_interrupts_to_the_main_process(worker: int) -> None:
 
 def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
     """The same batches, received in a thread: unpickling one takes milliseconds in which the device would idle."""
-    taken: queue.Queue[tuple[int, Slots] | BaseException | None] = queue.Queue(2)
-    closed = threading.Event()
-
-    def take() -> None:
-        try:
-            for batch in batches:
-                taken.put(batch)
-                if closed.is_set():
-                    return
-            taken.put(None)
-        except BaseException as error:  # raised again in the main thread
-            taken.put(error.with_traceback(None))
-
-    thread = threading.Thread(target=take, name="ddot-batches-ahead", daemon=True)
-    thread.start()
     try:
-        while (batch := taken.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
+        with ThreadPoolExecutor(1, "ddot-batches-ahead") as thread:
+            coming = thread.submit(next, batches, None)
+            while (batch := coming.result()) is not None:
+                coming = thread.submit(next, batches, None)
+                yield batch
+    except Exception as error:
+        raise error.with_traceback(None) from None  # which would keep the workers alive
     finally:
-        closed.set()
-        while thread.is_alive():  # it may be waiting to put a batch
-            with suppress(queue.Empty):
-                taken.get(timeout=0.05)
-        del batches  # ends the workers, which an exception's traceback would keep alive
+        del batches  # ends the workers
 
 
 def with_edges(

@@ -18,10 +18,9 @@ from ddot.core.absorbing import CleanToken
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation import run
 from ddot.evaluation.items import Program, Sentence
-from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.fluency import causal_model, perplexity
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk, meteor_sums
-from ddot.evaluation.metrics.scoring import METRICS, OF_FILLS, Fluency, compare, measure, score
+from ddot.evaluation.metrics.scoring import METRICS, OF_FILLS, Fluency, code_bleu, compare, measure, score
 from ddot.evaluation.metrics.sums import Sums, difference, interval, mean
 from ddot.evaluation.metrics.words import (
     bleu,
