@@ -78,11 +78,11 @@ def contrast(
     found: list[Contrast] = []
     missing: list[str] = []
     for key, other in pairs:
-        apart = compare(known[key], known[other], samples)
-        missing += apart.pop("missing", {}).values()
+        differences, lacking = compare(known[key], known[other], samples)
+        missing += lacking.values()
         about = asdict(key.filled_task) | {"first": key.method, "second": other.method}
         about |= {"model": key.model, "other": other.model}
-        found += [Contrast(**about, metric=metric, **difference) for metric, difference in apart.items()]
+        found += [Contrast(**about, metric=metric, **asdict(apart)) for metric, apart in differences.items()]
     return found, list(dict.fromkeys(missing))
 
 

@@ -512,13 +512,13 @@ def test_perplexity_of_items(tmp_path):
 def test_compare_is_the_difference_of_scores():
     unfilled = [item.unfilled for item in ITEMS]
     wanted = ["bleu2", "exact", "d2", "meteor_nltk", "perplexity"]
-    found = compare(measure(ITEMS, LINES, wanted), measure(ITEMS, unfilled, wanted), samples=50)
+    found, missing = compare(measure(ITEMS, LINES, wanted), measure(ITEMS, unfilled, wanted), samples=50)
     first, second = (score(ITEMS, texts, ["bleu2", "exact"]) for texts in (LINES, unfilled))
     for name in ("bleu2", "exact"):
-        assert found[name]["difference"] == pytest.approx(first[name] - second[name])
-        assert found[name]["low"] <= found[name]["difference"] <= found[name]["high"]
-    assert found["bleu2"]["wins"] > 0.9
-    assert {"d2", "perplexity"} <= set(found["missing"])
+        assert found[name].difference == pytest.approx(first[name] - second[name])
+        assert found[name].low <= found[name].difference <= found[name].high
+    assert found["bleu2"].wins > 0.9
+    assert {"d2", "perplexity"} <= set(missing)
 
 
 def test_evaluate_scores_the_usual():

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from ddot.evaluation.items import Item, Passage, Program
 from ddot.evaluation.metrics import words
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
-from ddot.evaluation.metrics.sums import Sums, difference, interval, mean_of
+from ddot.evaluation.metrics.sums import Difference, Sums, difference, interval, mean_of
 from ddot.version import extra
 
 
@@ -199,17 +199,13 @@ def score(
     return row | ({"missing": dict(had.missing)} if had.missing else {})
 
 
-def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """The fields of a `Difference` for each metric that both have; "missing" as in `score`."""
-    row: dict[str, Any] = {}
-    missing = {**others.missing, **texts.missing}
-    for name in (name for name in texts.found if name in others.found):
-        first, second = texts.found[name], others.found[name]
-        if isinstance(first, Sums) and isinstance(second, Sums):
-            row[name] = asdict(difference(first, second, samples, seed))
-        else:
-            missing[name] = f"{name} is not a sum over items: it has no paired interval"
-    return row | ({"missing": missing} if missing else {})
+def compare(texts: Measured, others: Measured, samples: int = 1000) -> tuple[dict[str, Difference], dict[str, str]]:
+    """(the difference in each metric that both have, why other metrics are missing)."""
+    both = {name: (metric, others.found[name]) for name, metric in texts.found.items() if name in others.found}
+    sums = {name: (a, b) for name, (a, b) in both.items() if isinstance(a, Sums) and isinstance(b, Sums)}
+    single = {name: f"{name} is not a sum over items: it has no paired interval" for name in both if name not in sums}
+    paired = {name: difference(a, b, samples) for name, (a, b) in sums.items()}
+    return paired, {**others.missing, **texts.missing, **single}
 
 
 def measure(

@@ -195,8 +195,7 @@ def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
     title, metrics, note = _SWEEPS[name]
     theirs = paper_lines(name)
     swept = [row for row in rows if not (contender(row.method).stepless or contender(row.method).variant)]
-    if room is not None:
-        swept = [row for row in swept if row.task == "free"]
+    swept = [row for row in swept if room is None or row.task == "free"]
     series: dict[tuple[object, ...], dict[Any, Line]] = {}
     for dataset in SETS:
         lines = gather(swept, [dataset], metrics)
