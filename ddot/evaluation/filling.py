@@ -206,11 +206,9 @@ def guessed_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.
     """The mean length of a text; the missing part is divided evenly among the open gaps."""
     found = []
     for item in items:
-        gap_length = np.zeros(len(item.prompt), np.int64)
-        places = np.flatnonzero(item.prompt.is_open[1:])
-        missing = max(len(places), item.guess - len(item.prompt))
-        for number, share in enumerate(np.array_split(np.arange(missing), len(places) or 1)):
-            gap_length[places[number : number + 1]] = len(share)
+        gap_length, places = np.zeros(len(item.prompt), np.int64), np.flatnonzero(item.prompt.is_open[1:])
+        share, rest = divmod(max(len(places), item.guess - len(item.prompt)), len(places) or 1)
+        gap_length[places] = share + (np.arange(len(places)) < rest)
         found.append(gap_length)
     return found
 
