@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +29,15 @@ def install_command(name: str) -> str:
     """The command that installs an extra, in a checkout or beside an installed package."""
     checkout = (Path(__file__).parents[1] / "pyproject.toml").is_file()
     return f"pip install -e '.[{name}]'" if checkout else f"pip install 'ddot-infill[{name}]'"
+
+
+@contextmanager
+def extra(what: str, name: str) -> Iterator[None]:
+    """Turn a failed import into a sentence that names the extra to install."""
+    try:
+        yield
+    except ImportError:
+        raise ValueError(f"{what} needs the extra `{name}`: {install_command(name)}") from None
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -713,8 +713,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("masks drawn with the key of z_T", "fold(keys, 0x3A5C)", "fold(keys, 0x7E2)"),
             (
                 "an oracle layout without the first missing tokens",
-                "_spread(example, int(given[0]), missing_after",
-                "_spread(example, 0, missing_after",
+                "spread_out(example, int(given[0]), missing_after",
+                "spread_out(example, 0, missing_after",
             ),
             ("told lengths that are not laid out", "lengths[places] = gap_length", "pass"),
             (
@@ -984,16 +984,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "methods/position_prediction.py",
         [
             ("tokens that pull at positions", "z = (slots.z_T + velocity).detach()", "z = slots.z_T + velocity"),
-            ("tokens at the true positions", "dataclasses.replace(slots, z_0=z, z_T=z)", "slots"),
+            ("tokens at the true positions", "replace(slots, z_0=z, z_T=z)", "slots"),
             (
                 "a first look that sees the answer",
-                "x = torch.where(slots.kind == PROMPT, slots.x_0, mask)",
-                "x = slots.x_0",
+                "x, t = torch.where(slots.kind == PROMPT, slots.x_0, model.vocabulary.mask), torch",
+                "x, t = slots.x_0, torch",
             ),
             ("positions that are not used", "z=start.z + model.read(start)[1]", "z=start.z"),
             (
                 "a first look weighed at its time",
-                "weight = self.position_weight(first.t, slots.u.shape[1])",
+                "weight = self.position_weight(t, slots.u.shape[1])",
                 "weight = self.position_weight(slots.t, slots.u.shape[1])",
             ),
         ],
@@ -1059,11 +1059,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("closed gaps that grow", "more = torch.where(may_grow(state.hint), more, 0)", "pass"),
             ("more than fits", "(room - more.cumsum(-1) + more).clamp(min=0)", "(room + 0 * more).clamp(min=0)"),
-            (
-                "copies of the token itself",
-                "vocabulary.mask, vocabulary.pad)\n\n    def moved",
-                "0, vocabulary.pad)\n\n    def moved",
-            ),
         ],
     ),
     (
@@ -1093,7 +1088,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "sampling told how much is missing",
-                "model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))",
+                "model.read(replace(state, t=torch.zeros_like(state.t)))",
                 "model.read(state)",
             ),
             (
@@ -1103,8 +1098,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "lengths left behind by moving tokens",
-                "gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH)",
+                "gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH))",
                 "gap_length=state.gap_length",
+            ),
+            (
+                "copies of the token itself",
+                "vocabulary.mask, vocabulary.pad)\n\n    def moved",
+                "0, vocabulary.pad)\n\n    def moved",
             ),
             (
                 "training told lengths of other slots",

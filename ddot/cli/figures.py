@@ -91,10 +91,9 @@ def plot_coupling(
 
     Example: ddot plot coupling "The \\[small boat] leaves the harbour \\[at dawn]." -o ot.png
     """
-    from ddot.figures.paths import marked_sentence
-    from ddot.figures.trajectories import training_paths
+    from ddot.figures.trajectories import marked_sentence, training_paths
 
-    for name, crossed in training_paths(marked_sentence(text, seed), output, seed=seed).items():
+    for name, crossed in training_paths(marked_sentence(text, seed), output, seed).items():
         print(f"{name}: {crossed['prompt']} crossings within the prompt, {crossed['response']} within the response")
     print(output)
 

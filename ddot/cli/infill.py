@@ -36,7 +36,6 @@ from ddot.infill.settings import Settings
 if TYPE_CHECKING:
     from ddot.infill.jsonl import Line
     from ddot.infill.model import Model
-    from ddot.infill.template import Template
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
 _TERMINAL = "grid or random: where slots start before they move (DDOT-U, DDOT-R)."
@@ -75,8 +74,7 @@ def infill(
         Path | None, typer.Option("--output", help="Where filled lines go; a file is resumed; - is stdout.")
     ] = None,
     compiled: Annotated[
-        bool,
-        flag("--compile", "Compile the network first, about a minute: for large files on a GPU."),
+        bool, flag("--compile", "Compile the network first, about a minute: for large files on a GPU.")
     ] = False,
 ) -> None:
     """Fill the blanks of texts.
@@ -182,36 +180,28 @@ def _print_answers(model: "Model", lines: Iterable["Line"], as_json: bool, numbe
     """Print the answers to lines as they come; `numbered`: with the number of their line. Returns the bad lines."""
     from ddot.infill.jsonl import NO_ANSWER, answer_lines, as_line
 
-    bad, colour = 0, _has_colour(Console())
+    bad, console = 0, Console()
+    colour = console.is_terminal and not console.is_dumb_terminal and not console.no_color
     for line, found in answer_lines(model, lines):
         if found is None or line.request is None or not found.best:
             bad += 1
             error = line.error or f"text {line.id}: {NO_ANSWER}"
-            print(f"ddot: {error}", file=sys.stderr)
+            say(error)
             if as_json:
                 sys.stdout.write(as_line({"id": line.id, "error": error}).decode())
             continue
         settings = line.request.settings
         if len(found.best) < settings.n and not quiet:
-            print(f"ddot: only {len(found.best)} of {settings.n} answers differ", file=sys.stderr)
+            say(f"only {len(found.best)} of {settings.n} answers differ")
         for each in (answer.infill for answer in found.best):
             if as_json:
                 row = {"id": line.id, **asdict(each), "steps": settings.steps, "seed": settings.seed}
                 sys.stdout.write(as_line(row).decode())
             else:
-                number = f"{line.id}\t" if numbered else ""
-                sys.stdout.write(number + highlighted(line.request.whole, each.fills, colour) + "\n")
+                fills = [f"\x1b[1;32m{fill}\x1b[0m" if colour and fill else fill for fill in each.fills]
+                sys.stdout.write(f"{line.id}\t" * numbered + line.request.whole.text(fills) + "\n")
         sys.stdout.flush()
     return bad
-
-
-def highlighted(template: "Template", fills: Sequence[str], colour: bool) -> str:
-    """The text, every character as it was, with the fills in bold green if there is colour."""
-    return template.text([f"\x1b[1;32m{fill}\x1b[0m" if colour and fill else fill for fill in fills])
-
-
-def _has_colour(console: Console) -> bool:
-    return console.is_terminal and not console.is_dumb_terminal and not console.no_color
 
 
 def _infill_file(
@@ -265,15 +255,12 @@ def _infill_file(
             job.finish()
         barrier()
     if stopped:
-        where_now = f"{done.lines} lines are in {job.part}; run the same command to resume"
-        print(f"ddot: interrupted; {where_now}", file=sys.stderr)
+        say(f"interrupted; {done.lines} lines are in {job.part}; run the same command to resume")
         raise typer.Exit(130)
     if done.lines == done.before and not quiet:
-        said = f"all {done.lines} lines were in {output} already" if done.lines else f"{source} has no lines to fill"
-        print(f"ddot: {said}", file=sys.stderr)
+        say(f"all {done.lines} lines were in {output} already" if done.lines else f"{source} has no lines to fill")
     if done.errors:
-        told = f'{done.errors} of {done.lines} lines could not be filled; see "error" in the output'
-        print(f"ddot: {told}", file=sys.stderr)
+        say(f'{done.errors} of {done.lines} lines could not be filled; see "error" in the output')
         raise typer.Exit(1)
 
 

@@ -61,10 +61,10 @@ def bench_cost(
     """
     import torch
 
-    from ddot.evaluation.speed.cost import measure
+    from ddot.evaluation.speed.infill import measure_cost
 
     torch.set_num_threads(1)
-    show(measure(numbers(words, "--words"), numbers(blanks, "--blanks"), model, rounds, device), as_json)
+    show(measure_cost(numbers(words, "--words"), numbers(blanks, "--blanks"), model, rounds, device), as_json)
 
 
 @bench.command("methods")

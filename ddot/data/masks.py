@@ -6,7 +6,6 @@ as words (`by_unit`).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -46,9 +45,7 @@ class Units:
         )
 
 
-@runtime_checkable
-class Mask(Protocol):
-    def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]: ...
+Mask = Callable[[Units, np.random.Generator], Bool[np.ndarray, "n"]]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ddot.files import UNPACKING, opened
-from ddot.version import install_command
+from ddot.version import extra
 
 # Short names of datasets on the hub: (dataset, configuration, column). Streamed; needs the extra `data`.
 HUB = {
@@ -79,11 +79,9 @@ def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
 
 def _dataset(source: str, column: str, name: str, config: str | None = None, **options: str) -> Iterator[str | None]:
     """One column of a dataset, streamed."""
-    try:
+    with extra(source, "data"):
         import datasets
         import huggingface_hub
-    except ImportError:
-        raise ValueError(f"{source} needs the extra `data`: {install_command('data')}") from None
     datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)  # what it logs is raised as well
     where = "" if options else f" at {huggingface_hub.constants.ENDPOINT}"
     try:
@@ -96,9 +94,8 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
                 raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text; name one with --field")
             yield row[column]
     except Exception as error:  # errors of `datasets` and of HTTP libraries have no common class
-        raise ValueError(
-            f"{source} cannot be read{where}: {_one_line(error)}; give another source, or --field"
-        ) from None
+        why = f"{source} cannot be read{where}: {_one_line(error)}"
+        raise ValueError(f"{why}; give another source, or --field") from None
 
 
 def _one_line(value: object) -> str:

@@ -202,27 +202,20 @@ def learnt_from(filling: Filling, trained: Trainable) -> bool:
     )
 
 
-def planned_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
-    """The lengths that the network expects."""
-    return plan(model, [item.prompt for item in items], keys, mean_length, L)
-
-
-def true_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
-    """The lengths of the reference."""
-    return [item.gap_lengths for item in items]
-
-
 def guessed_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
     """The mean length of a text; the missing part is divided evenly among the open gaps."""
     found = []
     for item in items:
-        gap_length = np.zeros(len(item.prompt), np.int64)
-        places = np.flatnonzero(item.prompt.is_open[1:])
-        missing = max(len(places), item.guess - len(item.prompt))
-        for number, share in enumerate(np.array_split(np.arange(missing), len(places) or 1)):
-            gap_length[places[number : number + 1]] = len(share)
+        gap_length, places = np.zeros(len(item.prompt), np.int64), np.flatnonzero(item.prompt.is_open[1:])
+        share, rest = divmod(max(len(places), item.guess - len(item.prompt)), len(places) or 1)
+        gap_length[places] = share + (np.arange(len(places)) < rest)
         found.append(gap_length)
     return found
 
 
-LENGTHS: dict[str, ChooseLengths] = {"planned": planned_lengths, "true": true_lengths, "guessed": guessed_lengths}
+LENGTHS: dict[str, ChooseLengths] = {
+    # Those that the network expects, those of the reference, and a guess.
+    "planned": lambda model, items, keys, L: plan(model, [item.prompt for item in items], keys, mean_length, L),
+    "true": lambda model, items, keys, L: [item.gap_lengths for item in items],
+    "guessed": guessed_lengths,
+}

@@ -184,8 +184,9 @@ class Program(Item):
         missing = tokenizer.encode(middle)
         gap_lengths[before] = len(missing)
         is_open[before + 1] = True
-        if not located:
-            is_open[1:-1] |= _word_begins(tokens[1:], tokenizer)
+        if not located:  # wherever a word or a line begins, or the text ends
+            begins_line = np.diff(tokenizer.lines(tokens[1:]), prepend=-1) > 0
+            is_open[1:-1] |= tokenizer.starts_word[tokens[1:]] | begins_line | (tokens[1:] == tokenizer.edge)
         parts = [given[left:right] for left, right in pairwise([0, start, *ends[skipped:], len(given)])]
         prompt, gaps, cut = _prompt(tokens, is_open, located), range(1, len(tokens)), (given[:start], given[stop:])
         return Prompted(prompt, gap_lengths, missing, len(prompt) + CODE_MIDDLE, parts, gaps, str, cut=cut)
@@ -224,12 +225,6 @@ def _prompt(tokens: Int[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"], loc
     return Prompt(Example(tokens, given, hint), is_open)
 
 
-def _word_begins(tokens: Int[np.ndarray, "n"], tokenizer: Tokenizer) -> Bool[np.ndarray, "n"]:
-    """Whether a word or a line begins with each token, or the edge of the text."""
-    starts_line = np.diff(tokenizer.lines(tokens), prepend=-1) > 0
-    return tokenizer.starts_word[tokens] | starts_line | (tokens == tokenizer.edge)
-
-
 def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
     """The items of one set in a folder of benchmarks."""
     if not bench.is_dir():
@@ -242,8 +237,6 @@ def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
 
 
 def read_items(file: Path) -> list[Item]:
-    if not file.is_file():
-        raise FileNotFoundError(f"no benchmark at {file}; wanted a .jsonl file of items")
     items: list[Item] = []
     known: dict[str, int] = {}
     for number, row in enumerate(read_rows(file), 1):

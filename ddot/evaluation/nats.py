@@ -30,8 +30,6 @@ SETS = {"people": None, "rocstories": 50, "1bw-block": 90}  # how many items, No
 LONGEST = 14  # words of a sentence's gap: blanks people leave are about as long
 WIDEST = 160  # slots; longer texts are left out
 _MULTIPLE = 32  # of slots, so that more states share a batch
-
-
 Nats = tuple[float, int]  # of all counted tokens, and their number
 
 
@@ -82,7 +80,8 @@ def both_sides(model: Denoiser, prompts: Sequence[Prompted], at_once: int = 64) 
         some = list(group)
         for first in range(0, len(some), at_once):
             states, slots, answers = zip(*some[first : first + at_once], strict=True)
-            state = to_device(_joined(states), model.device)
+            columns = {f.name: torch.cat([getattr(state, f.name) for state in states]) for f in fields(State)}
+            state = to_device(State(**columns), model.device)
             with torch.inference_mode():
                 hidden = model.read(state)[0][torch.arange(len(slots)), torch.tensor(slots)]
                 logits = model.logits(hidden).float()[:, : model.vocabulary.base]
@@ -140,10 +139,6 @@ def _states(prompted: Prompted, model: Denoiser) -> list[tuple[State, int, int]]
         t = torch.full((1,), 1 - known / len(slots))
         states.append((State(x, start.z, start.hint, start.gap_length, t), slot, int(missing[known])))
     return states
-
-
-def _joined(states: Sequence[State]) -> State:
-    return State(**{f.name: torch.cat([getattr(state, f.name) for state in states]) for f in fields(State)})
 
 
 def before_only(model: Causal, items: Sequence[Item]) -> Nats:

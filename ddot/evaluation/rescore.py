@@ -70,9 +70,7 @@ def contrast(
     ]  # fmt: skip
     if not pairs:
         agree = ", ".join(asdict(next(iter(rows.values())).filled_task))
-        raise ValueError(
-            f"no two rows of {', '.join(methods)} agree in {agree}; fill the same items with the same number of steps"
-        )
+        raise ValueError(f"no two rows of {', '.join(methods)} agree in {agree}; fill the same items in as many steps")
     known: dict[Identity, Measured] = {}
     for key in dict.fromkeys(key for pair in pairs for key in pair):
         items = _items(bench, rows[key])
@@ -80,11 +78,11 @@ def contrast(
     found: list[Contrast] = []
     missing: list[str] = []
     for key, other in pairs:
-        apart = compare(known[key], known[other], samples)
-        missing += apart.pop("missing", {}).values()
+        differences, lacking = compare(known[key], known[other], samples)
+        missing += lacking.values()
         about = asdict(key.filled_task) | {"first": key.method, "second": other.method}
         about |= {"model": key.model, "other": other.model}
-        found += [Contrast(**about, metric=metric, **difference) for metric, difference in apart.items()]
+        found += [Contrast(**about, metric=metric, **asdict(apart)) for metric, apart in differences.items()]
     return found, list(dict.fromkeys(missing))
 
 
@@ -119,10 +117,8 @@ def _in_order(items: Sequence[Item], texts: Mapping[str, str], row: Row) -> list
     lost = [item.id for item in items if item.id not in texts]
     if lost or len(items) < row.items:
         what = f"no text of item '{lost[0]}'" if lost else f"{row.items} items and the benchmark has {len(items)}"
-        raise ValueError(
-            f"the row {row.method}, {row.dataset}, {row.task} has {what}; "
-            "give the --bench it was made with, or make it again with ddot evaluate"
-        )
+        of = f"{row.method}, {row.dataset}, {row.task}"
+        raise ValueError(f"the row {of} has {what}; give the --bench it was made with, or make it again")
     return [texts[item.id] for item in items]
 
 
@@ -131,9 +127,7 @@ def read_texts(files: Sequence[Path]) -> list[FilledText]:
     found = {}
     for file in files:
         if file.is_file() and not texts_of(file).is_file():
-            raise FileNotFoundError(
-                f"no texts at {texts_of(file)}; ddot evaluate writes them beside rows, and scoring needs them"
-            )
+            raise FileNotFoundError(f"no texts at {texts_of(file)}; ddot evaluate writes them beside the rows")
         for line in read_rows(texts_of(file)):
             text = parse(FilledText, line)
             found[text.key, text.id] = text

@@ -100,10 +100,8 @@ class Store:
         for row, field in product((row for row in self.rows if row.model == model), _TRAINING):
             had, has = getattr(row, field), training.get(field)
             if had is not None and had != has:
-                raise ValueError(
-                    f"{self.file} has rows of {model} with {field} {had}, now it has {has}; choose another --output, "
-                    "or remove those rows"
-                )
+                now = f"{self.file} has rows of {model} with {field} {had}, now it has {has}"
+                raise ValueError(f"{now}; choose another --output, or remove those rows")
 
     def add_texts(self, row: Row, texts: Mapping[str, str], made: Mapping[str, str]) -> None:
         """Texts of a row to come, by item. They are complete before the row is added."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ddot.version import install_command
+from ddot.version import extra
 
 
 def form_of(path: Path | str) -> str:
@@ -23,12 +23,10 @@ def form_of(path: Path | str) -> str:
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Any]:
     """An empty figure, in inches, to be drawn and saved inside."""
-    try:
+    with extra("plotting", "plots"):
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError(f"plots need the extra `plots`: {install_command('plots')}") from None
     settings: Any = {
         "font.family": "sans-serif",
         "font.size": 9.0,

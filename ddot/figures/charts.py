@@ -105,9 +105,8 @@ def quality(
                 title, (axis, _) = f"{SETS.get(name, name)}, {which}", _AGAINST[against]
                 charts.append(Chart(title, axis, AXES[metric], shown, logarithmic=against != "minutes"))
     if not charts:
-        raise ValueError(
-            f"no contender has {metric} {_AGAINST[against][1]} on {dataset or 'any set'}, {task or 'any task'}"
-        )
+        lacks = f"{metric} {_AGAINST[against][1]}"
+        raise ValueError(f"no contender has {lacks} on {dataset or 'any set'}, {task or 'any task'}")
     return charts
 
 
@@ -163,10 +162,8 @@ def success_by_given(
     chosen = [row for row in ours if row.dataset in sets and row.task in tasks]
     found, left = ([row for row in chosen if bool(row.kept) == says] for says in (True, False))
     if not found:
-        raise ValueError(
-            f"of {len(chosen)} rows on {dataset or 'any set'}, {task or 'any task'} none says how many texts keep what "
-            f"is given; {ADDS_KEPT}"
-        )
+        where = f"{dataset or 'any set'}, {task or 'any task'}"
+        raise ValueError(f"none of {len(chosen)} rows on {where} says how many texts keep what is given; {ADDS_KEPT}")
     naming = Naming.of([Line({row.dataset: [row]}) for row in found], tasks=False)
     groups: dict[tuple[str, str], dict[tuple[str, str, str], Counts]] = {}
     for row in sorted(found, key=lambda row: (order(row.method), row.model, row.steps, row.split, row.items)):

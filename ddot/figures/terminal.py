@@ -23,9 +23,8 @@ _LEAST_WIDTH = 24  # narrower terminals show only the text
 _TYPICAL = 7  # cells a slot takes: a word and a space
 
 
-def watch(frames: Iterable[Frame], console: Console | None = None, delay: float = 0.15) -> list[Frame]:
+def watch(frames: Iterable[Frame], console: Console, delay: float = 0.15) -> list[Frame]:
     """Show frames as they come, `delay` seconds per step, and return them. The last one stays on screen."""
-    console = console or Console()
     if not console.is_terminal or console.is_dumb_terminal:
         return [_print_line(frame, console) for frame in frames]
     seen: list[Frame] = []
@@ -86,9 +85,7 @@ def reading_text(frame: Frame) -> Text:
 
 def stage_of(frame: Frame, width: int) -> list[Text]:
     """Lines that show where slots are: given words, a line with marks, open slots."""
-    shown = [
-        slot for slot in _reading_order(frame) if frame.pieces[slot] != ""
-    ]  # pads and the text's ends hold no word
+    shown = [slot for slot in _reading_order(frame) if frame.pieces[slot] != ""]  # but pads and the text's ends
     if not shown:
         return []
     places = np.array([frame.positions[slot] for slot in shown])

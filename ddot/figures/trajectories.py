@@ -4,22 +4,24 @@ Time runs from noise (t = 1, left) to text (t = 0, right); the text reads from t
 name. Needs the extra `plots`.
 """
 
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from rich.cells import cell_len
 
 from ddot.core.codes import PAD, PROMPT, RESPONSE
 from ddot.core.coupling import Coupling, couple, couple_independently
-from ddot.core.positions import Terminal, random_terminal
+from ddot.core.positions import random_terminal
+from ddot.core.rng import generator, row_keys
+from ddot.data.masks import Blocks, Units
 from ddot.figures.canvas import canvas, form_of, image, printable, spread
-from ddot.figures.paths import Sentence, Track, coupled, crossings_within, from_slots, in_slots, tracks
 from ddot.files import write_whole
 from ddot.infill.frames import Frame
 
@@ -27,13 +29,117 @@ COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # safe for c
 WAITING = "#A8A8A8"
 _NAMES = {PROMPT: "given (prompt)", RESPONSE: "filled in (response)", PAD: "left empty (pad)"}
 
-COUPLINGS: Mapping[str, Coupling] = MappingProxyType(
-    {"Without optimal transport": couple_independently, "With optimal transport": couple}
-)
+COUPLINGS: dict[str, Coupling] = {
+    "Without optimal transport": couple_independently,
+    "With optimal transport": couple,
+}
+_LONGEST = 22  # characters of a label
 
 # Inches.
 _WIDE, _LEAST_HIGH, _LETTER, _LINE = 4.6, 3.4, 0.078, 0.175
 _BETWEEN, _HEADING = 0.6, 0.11  # two rulers; characters of the heading
+
+
+@dataclass(frozen=True)
+class Track:
+    """The path of one slot: its place at each time. Its word is known from times[known] on."""
+
+    kind: int  # PROMPT, RESPONSE, PAD
+    label: str
+    times: Float[np.ndarray, "steps"]
+    places: Float[np.ndarray, "steps"]
+    known: int
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A text, its words or pieces in order, and which of them are given."""
+
+    text: str
+    words: list[str]
+    is_prompt: list[bool]
+
+
+def marked_sentence(text: str, seed: int = 0) -> Sentence:
+    """A sentence with its [missing words] in brackets; without brackets, some are chosen as in training."""
+    if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text)):
+        raise ValueError(f"'{text}' has a bracket without its other half; write it as in 'She [opened the] door'")
+    words, is_prompt = [], []
+    for part in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", text):
+        missing = part.startswith("[")
+        some = part.strip("[]").split()
+        words += some
+        is_prompt += [not missing] * len(some)
+    if not words:
+        raise ValueError("the text is empty; give a sentence, such as 'She [opened the] door'")
+    if all(is_prompt) and len(words) > 1:
+        rng, mask = generator(int(row_keys(seed, 1)[0])), Blocks(low=1, high=3)
+        while all(is_prompt):
+            is_prompt = mask(Units.alike(len(words)), rng).tolist()
+    return Sentence(" ".join(words), words, is_prompt)
+
+
+def tracks(frames: Sequence[Frame], scaled: bool) -> list[Track]:
+    """The path of every slot, in slots, or scaled to undo the shrinking of eq. init_pos."""
+    last, L = frames[-1], len(frames[-1].pieces)
+    kinds = [
+        PROMPT if given else PAD if piece == "" else RESPONSE
+        for piece, given in zip(last.pieces, last.given, strict=True)
+    ]
+    times = np.array([frame.t for frame in frames])
+    z = np.array([frame.positions for frame in frames])
+    share = 1 - kinds.count(PAD) / L
+    places = z / (times + (1 - times) * share)[:, None] if scaled else in_slots(z, L)
+    found = []
+    for slot, kind in enumerate(kinds):
+        known = next((n for n, frame in enumerate(frames) if frame.pieces[slot] is not None), len(frames))
+        label = _short(last.pieces[slot]) if kind != PAD else ""
+        found.append(Track(kind, label, times, places[:, slot], known))
+    return found
+
+
+def coupled(sentence: Sentence, seed: int, coupling: Coupling) -> list[Track]:
+    """The straight paths of a sentence's slots under a coupling (eq. train-paths): a third more slots than words."""
+    n = len(sentence.words)
+    L = n + -(-n // 3)
+    is_prompt = np.zeros((1, L), bool)
+    is_prompt[0, :n] = sentence.is_prompt
+    keys = row_keys(seed, 1)
+    z_0, z_T = coupling(is_prompt, np.array([n]), keys, random_terminal(is_prompt, keys))
+    ends = np.array([1.0, 0.0])
+    places = np.stack([z_T[0], z_0[0]], axis=1).astype(np.float64)
+    kinds = [PROMPT if given else RESPONSE for given in sentence.is_prompt] + [PAD] * (L - n)
+    labels = [_short(word) for word in sentence.words] + [""] * (L - n)
+    return [Track(kinds[slot], labels[slot], ends, places[slot], 0) for slot in range(L)]
+
+
+def crossings(z_T: Float[np.ndarray, "n"], z_0: Float[np.ndarray, "n"]) -> int:
+    """The number of pairs of straight paths from z_T to z_0 that cross."""
+    return int(((z_T[:, None] < z_T) & (z_0[:, None] > z_0)).sum())
+
+
+def crossings_within(some: Sequence[Track], kind: int) -> int:
+    """The number of pairs of slots of one kind that swap their order."""
+    members = [track for track in some if track.kind == kind]
+    return crossings(np.array([t.places[0] for t in members]), np.array([t.places[-1] for t in members]))
+
+
+def in_slots(z: np.ndarray, L: int) -> np.ndarray:
+    """Places in [-1, 1] as places in a context of L slots, where clean neighbours are about 1 apart."""
+    return (z + 1) * (L / 2)
+
+
+def from_slots(places: np.ndarray, L: int) -> np.ndarray:
+    """Places in a context of L slots as places in [-1, 1]."""
+    return places * (2 / L) - 1
+
+
+def _short(piece: str | None) -> str:
+    """The label of a piece; empty for a slot without a word."""
+    if not piece:
+        return ""
+    shown = printable(piece).strip() or "␣"
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
 
 @dataclass(frozen=True)
@@ -76,23 +182,13 @@ def trajectories(frames: Sequence[Frame], path: Path | str, scaled: bool | None 
     write_whole(path, _figure(f"“{frames[-1].text}”", remark, panels, form, slots if both_rulers else None))
 
 
-def training_paths(
-    sentence: Sentence,
-    path: Path | str,
-    slots: int | None = None,
-    seed: int = 0,
-    couplings: Mapping[str, Coupling] = COUPLINGS,
-    terminal: Terminal = random_terminal,
-) -> dict[str, dict[str, int]]:
-    """Draw the straight training paths of a sentence under each coupling; returns the crossings.
-
-    All pictures have the same terminal positions; only their assignment differs. `slots` defaults to a third more than
-    words. The result has, for each coupling, the crossings within "prompt" and within "response".
-    """
+def training_paths(sentence: Sentence, path: Path | str, seed: int = 0) -> dict[str, dict[str, int]]:
+    """Draw the straight training paths of a sentence under each coupling; returns the crossings within "prompt" and
+    within "response". All pictures have the same terminal positions; only their assignment differs."""
     form = form_of(path)
     panels, counts = [], {}
-    for name, coupling in couplings.items():
-        found = coupled(sentence, slots, seed, coupling, terminal)
+    for name, coupling in COUPLINGS.items():
+        found = coupled(sentence, seed, coupling)
         counts[name] = {"prompt": crossings_within(found, PROMPT), "response": crossings_within(found, RESPONSE)}
         title = f"{name}\n{_count(counts[name]['prompt'], 'crossing')} within the prompt, "
         title += f"{counts[name]['response']} within the response"

@@ -5,9 +5,8 @@ A row is `prompt [sep] sentence`. Each prediction in the sentence is a word, [se
 kept, in order, by construction. Sampling takes one forward pass per token, with a key-value cache.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Cache, left_to_right
 
@@ -36,16 +35,14 @@ class Autoregressive:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every next token from [sep] on. Nothing moves, so λ is unused."""
-        predicts, target = targets(slots, model.vocabulary)
-        at = predicts.flatten().nonzero()[:, 0]
+        wanted = answers_at(*targets(slots, model.vocabulary))
         sentence = _sentence(slots.kind)
         state = slots.state(
             hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # the sentence has no hints about what follows
             gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
             t=torch.zeros_like(slots.t),  # the input is never noisy
         )
-        h, velocity = model.read(state, left_to_right)
-        return token_losses(model, h, velocity, at, target.flatten()[at])
+        return token_losses(model, model.read(state, left_to_right), *wanted)
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """`prompt [sep]` and L slots for the sentence. Prompts end at the same slot, after unseen [pad]s."""
@@ -67,9 +64,6 @@ class Autoregressive:
         The prompt always fits: no word takes a slot that the rest of the prompt needs. Gaps hinted closed stay closed.
         """
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
-        return self._write(model, start, L, keys)
-
-    def _write(self, model: Denoiser, start: State, L: int, keys: Keys) -> Iterator[State]:
         yield start
         v, x, first = model.vocabulary, start.x, start.x.shape[1] - L
         cache = Cache(len(x), x.device)
@@ -78,7 +72,7 @@ class Autoregressive:
         used, done, part = torch.zeros_like(count), torch.zeros_like(count, dtype=torch.bool), slice(0, first)
         for place in range(L):
             cache.grow(seen[:, part])
-            h, _ = model.read(dataclasses.replace(start, x=x, t=torch.zeros_like(start.t)), cache, part)
+            h, _ = model.read(replace(start, x=x, t=torch.zeros_like(start.t)), cache, part)
             may_write = is_open.gather(1, used[:, None])[:, 0] & (L - place > count - used)
             score = allowed(model.logits(h[:, -1]), v, may_write & ~done, (used < count) & ~done)
             u = torch.from_numpy(uniform(fold(keys, place), 1)[:, 0]).to(score.device)
@@ -92,8 +86,8 @@ class Autoregressive:
             used = used + is_next
             if bool(done.all()) or place == L - 1:
                 break
-            yield dataclasses.replace(start, x=x, t=torch.full_like(start.t, 1 - (place + 1) / L))
-        yield dataclasses.replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
+            yield replace(start, x=x, t=torch.full_like(start.t, 1 - (place + 1) / L))
+        yield replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
         """The sentences: everything right of the prompt's [sep] up to the first [pad] or [mask]."""

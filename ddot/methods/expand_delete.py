@@ -5,25 +5,23 @@ network needs no new rows. In training the tokens missing in a row are shared ev
 single token is that token, one with more is expand, one with none is delete.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from ddot.core.codes import NOT_PROMPT, UNKNOWN, UNKNOWN_LENGTH
+from ddot.core.codes import UNKNOWN
 from ddot.core.gaps import closes_after, closes_before
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, generator
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.flexible import repeated
-from ddot.methods.insertion import placed, rank
-from ddot.methods.layout import Table, fitting, in_line, only_prompt
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.insertion import placed, rank, repeated
+from ddot.methods.layout import Table, fitting, in_line, only_prompt, spread_out
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -45,7 +43,7 @@ class ExpandDelete:
             u[row, at] = 0.0
             wanted = np.select([sizes == 0, sizes == 1], [vocabulary.pad, example.tokens], vocabulary.sep)
             slots.x_0[row, at] = torch.from_numpy(wanted[at])
-        return dataclasses.replace(slots, u=u)
+        return replace(slots, u=u)
 
     def _masked(
         self, example: Example, L: int, t: float, rng: np.random.Generator
@@ -77,35 +75,27 @@ class ExpandDelete:
         """Cross entropy of the answers. Nothing moves, so λ has nothing to weigh."""
         masked = slots.u < 1
         state = slots.state(x=torch.where(masked, model.vocabulary.mask, slots.x_0), t=torch.zeros_like(slots.t))
-        at = masked.flatten().nonzero()[:, 0]
-        h, velocity = model.read(state)
-        return token_losses(model, h, velocity, at, slots.x_0.flatten()[at])
+        wanted = answers_at(masked, slots.x_0)
+        return token_losses(model, model.read(state), *wanted)
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """The prompt with a [mask] in every gap that may hold text, in 2L + 1 slots. Only the prompt is read."""
         rows = []
         for example in map(only_prompt, prompts):
-            fitting(example.tokens, L)
-            gaps = np.flatnonzero(_may_grow(example, list(range(-1, len(example.tokens) + 1))))
-            columns = [(example.tokens, 0), (example.is_prompt, False), (example.gap_length, UNKNOWN_LENGTH)]
-            hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
-            tokens, is_prompt, length = (np.insert(np.asarray(values), gaps, rest) for values, rest in columns)
-            rows.append(Example(tokens, is_prompt, np.insert(hint, gaps, NOT_PROMPT), length))
+            grows = _may_grow(example, range(-1, len(fitting(example.tokens, L)) + 1)).astype(np.int64)
+            rows.append(spread_out(example, int(grows[0]), grows[1:], example.gap_length))
         table = Table(rows, 2 * L + 1, vocabulary)
         return table.start(in_line(table.is_prompt, keys), ~table.is_prompt & (table.x_0 != vocabulary.pad))
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state after each forward pass, which deletes and expands where that is likeliest and reveals the most
         certain tokens; the last one reveals or deletes every [mask]. A text never exceeds L tokens. Deterministic."""
-        start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
-        return self._fill(model, start, L, time_grid(steps))
-
-    def _fill(self, model: Denoiser, state: State, L: int, times: Sequence[float]) -> Iterator[State]:
-        yield state
         v = model.vocabulary
-        for passes, s in zip(range(len(times) - 1, 0, -1), times[1:], strict=True):
+        state = to_device(self.start(prompts, L, keys, v), model.device)
+        yield state
+        for passes, s in zip(range(steps, 0, -1), time_grid(steps)[1:], strict=True):
             there, masked = state.x != v.pad, state.x == v.mask
-            h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
+            h, _ = model.read(replace(state, t=torch.zeros_like(state.t)))
             logits = model.logits(h[masked]).float()[:, : v.size]
             logits[:, [v.mask, v.sep] if passes == 1 else [v.mask]] = -torch.inf
             chances = torch.softmax(logits, -1)
@@ -119,8 +109,8 @@ class ExpandDelete:
             grows = grows & (rank(expand, grows) < gone.sum(-1, keepdim=True) - surplus)
             reveal = words & (rank(sure, words) < -(-words.sum(-1, keepdim=True) // passes))
             x = torch.where(reveal, word, state.x)
-            state = repeated(dataclasses.replace(state, x=x), (there & ~gone).long() + grows, v)
-            state = dataclasses.replace(state, t=torch.full_like(state.t, s))
+            state = repeated(replace(state, x=x), (there & ~gone).long() + grows, v)
+            state = replace(state, t=torch.full_like(state.t, s))
             yield state
 
     def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
@@ -129,7 +119,7 @@ class ExpandDelete:
 
 def _may_grow(example: Example, borders: Sequence[int]) -> Bool[np.ndarray, "gaps"]:
     """Whether text may go between neighbours among `borders`, places of tokens, −1 for the start, n for the end."""
-    hint = np.full(len(example.tokens), UNKNOWN) if example.hint is None else example.hint
-    hint = np.concatenate([[UNKNOWN], np.where(example.is_prompt, hint, UNKNOWN), [UNKNOWN]])[np.array(borders) + 1]
+    hint = np.concatenate([[UNKNOWN], np.where(example.is_prompt, example.hints, UNKNOWN), [UNKNOWN]])
+    hint = hint[np.array(borders) + 1]
     hints = torch.from_numpy(hint)[None]
     return ~(closes_after(hints)[0, :-1] | closes_before(hints)[0, 1:]).numpy()

@@ -5,21 +5,20 @@ head, how many tokens are absent after every token that is there. Rows are those
 `[sep] text [pad]…`, slot after slot in a line.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ddot.core.codes import NOT_PROMPT, PAD, PROMPT, UNKNOWN_LENGTH
+from ddot.core.codes import PAD, PROMPT
 from ddot.core.gap_lengths import class_lengths
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys
-from ddot.methods.insertion import may_grow, placed, rank, start_row, text_rows, texts_after, without_absent
-from ddot.methods.losses import Losses, length_losses, token_losses
+from ddot.methods.insertion import may_grow, placed, rank, repeated, start_row, text_rows, texts_after, without_absent
+from ddot.methods.losses import Losses, answers_at, length_logits, length_losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -32,11 +31,10 @@ class Flexible:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of tokens and of counts, each summed over the row. Nothing moves: λ has nothing to weigh."""
         state, answer, asked, absent = thinned(slots, model.vocabulary)
-        masked = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
-        gaps = asked.flatten().nonzero()[:, 0]
-        h, velocity = model.read(state)
-        tokens = token_losses(model, h, velocity, masked, answer.flatten()[masked])
-        counts = length_losses(model, h, velocity, gaps, absent.flatten()[gaps], len(gaps) / asked.numel())
+        masked, gaps = answers_at(state.x == model.vocabulary.mask, answer), answers_at(asked, absent)
+        read = model.read(state)
+        tokens = token_losses(model, read, *masked)
+        counts = length_losses(model, read, *gaps, len(gaps[0]) / asked.numel())
         total = tokens.total + counts.total
         return Losses.of(total, token=tokens.token, gap_length=counts.gap_length, nats=tokens.nats)
 
@@ -45,33 +43,24 @@ class Flexible:
         certain. The last pass only unmasks: with one step nothing is filled. A text never exceeds L tokens, and gaps
         hinted closed stay closed. Deterministic.
         """
-        start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
-        return self._fill(model, start, time_grid(steps))
-
-    def _fill(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
-        yield state
         v = model.vocabulary
-        for passes, s in zip(range(len(times) - 1, 0, -1), times[1:], strict=True):
+        state = to_device(start_row(prompts, L, keys, v), model.device)
+        yield state
+        for passes, s in zip(range(steps, 0, -1), time_grid(steps)[1:], strict=True):
             there = state.x != v.pad
-            h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
+            h, _ = model.read(replace(state, t=torch.zeros_like(state.t)))
             x = unmasked(state.x, model.logits(h[state.x == v.mask]).float()[:, : v.base], passes, v)
             more = torch.zeros_like(x)
             if passes > 1:
-                chances = torch.softmax(_counts(model, h[there]), -1)
+                chances = torch.softmax(length_logits(model, h[there]), -1)
                 median = (chances.cumsum(-1) < 0.5).sum(-1).clamp(max=chances.shape[-1] - 1)
                 more[there] = class_lengths(x.device)[median].long()
                 more = torch.where(may_grow(state.hint), more, 0)
                 room = there.shape[1] - there.sum(-1, keepdim=True)
                 more = torch.minimum(more, (room - more.cumsum(-1) + more).clamp(min=0))
-            state = repeated(dataclasses.replace(state, x=x), there + more, v)
-            state = dataclasses.replace(state, t=torch.full_like(state.t, s))
+            state = repeated(replace(state, x=x), there + more, v)
+            state = replace(state, t=torch.full_like(state.t, s))
             yield state
-
-
-def _counts(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
-    if model.room_head is None:
-        raise ValueError("this network has no length head, which predicts the counts; set gap_lengths=True")
-    return model.room_head(h).float()
 
 
 def thinned(
@@ -90,7 +79,7 @@ def thinned(
     after = (there.cumsum(-1) - 1).clamp(min=0)
     absent = torch.zeros_like(slots.x_0).scatter_add(1, after, gone.long())
     state, kept = without_absent(slots, there, vocabulary)
-    seen = dataclasses.replace(state, x=torch.where(masked.gather(1, kept), vocabulary.mask, state.x))
+    seen = replace(state, x=torch.where(masked.gather(1, kept), vocabulary.mask, state.x))
     return seen, state.x, there.gather(1, kept) & may_grow(state.hint), absent
 
 
@@ -100,21 +89,3 @@ def unmasked(x: Int[Tensor, "B L"], logits: Float[Tensor, "M V"], passes: int, v
     sure, word = (placed(values, masked) for values in torch.softmax(logits, -1).max(-1))
     count = -(-masked.sum(-1, keepdim=True) // passes)
     return torch.where(masked & (rank(sure, masked) < count), word, x)
-
-
-def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
-    """Every slot as often as `times` says, in order; all but its first occurrence are [mask]s."""
-    ends = times.cumsum(-1)
-    W = times.shape[1]
-    place = torch.where(times > 0, ends - times, W)  # beyond the last: left out
-    blank = torch.where(torch.arange(W + 1, device=ends.device) < ends[:, -1:], vocabulary.mask, vocabulary.pad)
-
-    def moved(values: Tensor, rest: Tensor) -> Tensor:
-        return rest.scatter(1, place, values)[:, :W]
-
-    return dataclasses.replace(
-        state,
-        x=moved(state.x, blank),
-        hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
-        gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
-    )

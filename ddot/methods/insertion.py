@@ -7,9 +7,8 @@ drawn per text, so every state that any order of insertion can reach occurs. The
 tokens of the gap, mostly near its middle, so that a gap of n tokens is filled in about log₂ n passes.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, joined, only_prompt, separator, start_at
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -34,7 +33,7 @@ def text_rows(examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabul
 def start_row(prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
     """`[sep] prompt [pad]…`. Only the prompt of each example is read."""
     state = start_at(in_line, _rows(map(only_prompt, prompts), L, vocabulary), L + 1, keys, vocabulary)
-    return dataclasses.replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
+    return replace(state, x=torch.where(state.x == vocabulary.mask, vocabulary.pad, state.x))
 
 
 def _rows(examples: Iterable[Example], L: int, vocabulary: Vocabulary) -> list[Example]:
@@ -60,9 +59,8 @@ class Insertion:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of the tokens to insert. Nothing moves, so λ is unused."""
         state, predicts, target = targets(slots, self.spread, model.vocabulary)
-        at = predicts.flatten().nonzero()[:, 0]
-        h, velocity = model.read(state)
-        return token_losses(model, h, velocity, at, target.flatten()[at])
+        wanted = answers_at(predicts, target)
+        return token_losses(model, model.read(state), *wanted)
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state after each of at most `steps` forward passes, until no text grows; t falls from 1 to 0.
@@ -70,27 +68,24 @@ class Insertion:
         A text never exceeds L tokens: the most certain insertions come first. Gaps hinted closed stay closed.
         Deterministic.
         """
-        start = to_device(start_row(prompts, L, keys, model.vocabulary), model.device)
-        return self._insert(model, start, time_grid(steps))
-
-    def _insert(self, model: Denoiser, state: State, times: Sequence[float]) -> Iterator[State]:
-        yield state
         v = model.vocabulary
+        state = to_device(start_row(prompts, L, keys, v), model.device)
+        yield state
         not_inserted = torch.tensor([v.mask, v.sep], device=state.x.device)
-        for s in times[1:]:
+        for s in time_grid(steps)[1:]:
             present = state.x != v.pad
             left = present.shape[1] - present.sum(-1, keepdim=True)
             predicts = present & may_grow(state.hint) & (left > 0)
-            h, _ = model.read(dataclasses.replace(state, t=torch.zeros_like(state.t)))
+            h, _ = model.read(replace(state, t=torch.zeros_like(state.t)))
             logits = model.logits(h[predicts]).float().index_fill(1, not_inserted, -torch.inf)
             chances = torch.softmax(logits, -1)
             none, word = placed(chances[:, v.pad], predicts), placed(chances[:, : v.base].argmax(-1), predicts)
             grows = predicts & (none <= self.doubt) & (rank(-none, predicts) < left)
-            state = dataclasses.replace(insert(state, grows, word, v.pad), t=torch.full_like(state.t, s))
+            state = replace(insert(state, grows, word, v), t=torch.full_like(state.t, s))
             if s <= 0 or not bool(grows.any()):
                 break
             yield state
-        yield dataclasses.replace(state, t=torch.zeros_like(state.t))
+        yield replace(state, t=torch.zeros_like(state.t))
 
     prepare, start, texts = staticmethod(text_rows), staticmethod(start_row), staticmethod(texts_after)
 
@@ -152,17 +147,27 @@ def may_grow(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     return ~closes_after(hint) & ~torch.nn.functional.pad(closes_before(hint)[:, 1:], (0, 1))
 
 
-def insert(state: State, grows: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], pad: int) -> State:
+def insert(state: State, grows: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
     """The state with words inserted after the slots in `grows`; what follows moves right."""
-    index = torch.arange(grows.shape[1], device=grows.device)
-    place = index + grows.cumsum(-1) - grows.int()  # new slots of the present tokens
-    present = state.x != pad
-    old = _scattered(state.x, present, place, pad)
-    return dataclasses.replace(
+    grown = repeated(state, (state.x != vocabulary.pad) + grows.long(), vocabulary)
+    return replace(grown, x=grown.x.masked_scatter(grown.x == vocabulary.mask, word[grows]))
+
+
+def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
+    """Every slot as often as `times` says, in order; all but its first occurrence are [mask]s."""
+    ends = times.cumsum(-1)
+    W = times.shape[1]
+    place = torch.where(times > 0, ends - times, W)  # beyond the last: left out
+    blank = torch.where(torch.arange(W + 1, device=ends.device) < ends[:, -1:], vocabulary.mask, vocabulary.pad)
+
+    def moved(values: Tensor, rest: Tensor) -> Tensor:
+        return rest.scatter(1, place, values)[:, :W]
+
+    return replace(
         state,
-        x=torch.where(old != pad, old, _scattered(word, grows, place + 1, pad)),
-        hint=_scattered(state.hint, present, place, NOT_PROMPT),
-        gap_length=_scattered(state.gap_length, present, place, UNKNOWN_LENGTH),
+        x=moved(state.x, blank),
+        hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
+        gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
     )
 
 

@@ -125,11 +125,11 @@ def laid_out(example: Example) -> Example:
     if not len(given):
         return Example(np.zeros_like(example.tokens), example.is_prompt)
     if example.gap_length is None:
-        return _spread(example, int(given[0]), missing_after(example.is_prompt)[given], None)
+        return spread_out(example, int(given[0]), missing_after(example.is_prompt)[given], None)
     lengths = example.gap_length[given]
     if (lengths == UNKNOWN_LENGTH).any():
         raise ValueError("fixed length needs the length of every gap; give `gap_length` at every prompt token")
-    return _spread(example, 0, lengths, lengths)
+    return spread_out(example, 0, lengths, lengths)
 
 
 def with_placeholders(example: Example, most: int | None = None) -> Example:
@@ -142,10 +142,10 @@ def with_placeholders(example: Example, most: int | None = None) -> Example:
     is_open = np.isin(example.hints[given], (AFTER, BOTH))
     if most is not None and len(given) + is_open.sum() > most:
         is_open &= lengths > 0
-    return _spread(example, 0, is_open.astype(np.int64), lengths)
+    return spread_out(example, 0, is_open.astype(np.int64), lengths)
 
 
-def _spread(
+def spread_out(
     example: Example, lead: int, missing: Int[np.ndarray, "given"], gap_length: Int[np.ndarray, "given"] | None
 ) -> Example:
     """The prompt with `lead` missing tokens before it and `missing` after each of its tokens."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -42,8 +42,6 @@ class Losses:
 
 
 LOSSES = tuple(field.name for field in dataclasses.fields(Losses))
-
-_NO_LENGTH_HEAD = "this network has no length head; set gap_lengths=True in its config"
 
 # Weight of the position loss at time t among L slots.
 PositionWeight = Callable[[Float[Tensor, "B"], int], Float[Tensor, "B"]]
@@ -77,10 +75,7 @@ def corrupted(slots: Slots, noise: LogLinear, mask: int) -> State:
 
 
 def position_loss(
-    velocity: Float[Tensor, "B L"],
-    z_0: Float[Tensor, "B L"],
-    z_T: Float[Tensor, "B L"],
-    weight: Float[Tensor, "B"],
+    velocity: Float[Tensor, "B L"], z_0: Float[Tensor, "B L"], z_T: Float[Tensor, "B L"], weight: Float[Tensor, "B"]
 ) -> Float[Tensor, ""]:
     """Squared distance of the velocity from z_0 − z_T over all L slots (eq. Lpos)."""
     return ((velocity - (z_0 - z_T)).square() * weight[:, None]).mean()
@@ -114,33 +109,31 @@ def denoising_losses(
     token = per_slot.sum() / slots.u.numel()
     position = position_loss(velocity, slots.z_0, slots.z_T, position_weight(slots.t, slots.u.shape[1]))
     gap_length = torch.zeros_like(token)
-    if model.room_head is not None:
+    if model.room_head is not None or gap_length_factor > 0:
         # Computed even with factor 0: data-parallel training needs a gradient for every weight.
         true = gap_lengths.length_class(gaps_after(slots).flatten()[length_at])
-        gap_length = cross_entropy(model.room_head(h[length_at]).float(), true, reduction="sum")
-        gap_length = gap_length / slots.u.numel()
-    elif gap_length_factor > 0:
-        raise ValueError(f"{_NO_LENGTH_HEAD} or gap_length_factor=0")
+        gap_length = cross_entropy(length_logits(model, h[length_at]), true, reduction="sum") / slots.u.numel()
     total = total_loss(token, position, position_factor) + gap_length_factor * gap_length
     return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
 
-def token_losses(
-    model: Denoiser,
-    h: Float[Tensor, "B L d"],
-    velocity: Float[Tensor, "B L"],
-    at: Int[Tensor, "M"],
-    target: Int[Tensor, "M"],
-) -> Losses:
+Read = tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]  # what `Denoiser.read` returns
+
+
+def answers_at(asked: Bool[Tensor, "B L"], answer: Int[Tensor, "B L"]) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
+    """(the flat slots that are asked for an answer, the answers). To be called before the trunk runs, as above."""
+    at = asked.flatten().nonzero()[:, 0]
+    return at, answer.flatten()[at]
+
+
+def token_losses(model: Denoiser, read: Read, at: Int[Tensor, "M"], target: Int[Tensor, "M"]) -> Losses:
     """Cross entropy of the targets at the flat slots `at`, without noise or movement.
 
-    `h` and `velocity` are the network's output. Its other heads get a gradient of 0, for data-parallel training.
+    The other heads of the network get a gradient of 0, for data-parallel training.
     """
+    h, velocity = read
     if not isinstance(model.score, CleanToken):
-        raise ValueError(
-            f"this network's logits are scores ({type(model.score).__name__}), not log probabilities; "
-            "set score=CleanToken() in its config"
-        )
+        raise ValueError(f"this network predicts {type(model.score).__name__}; set score=CleanToken() in its config")
     # At σ = log 2 and dσ = 1 the weight dσ/(e^σ − 1) of the diffusion loss is 1.
     one = torch.ones(len(at), device=h.device)
     per_slot = model.token_loss(h.flatten(0, 1)[at], target, one * math.log(2), one)
@@ -152,19 +145,20 @@ def token_losses(
 
 
 def length_losses(
-    model: Denoiser,
-    h: Float[Tensor, "B L d"],
-    velocity: Float[Tensor, "B L"],
-    at: Int[Tensor, "M"],
-    gap_length: Int[Tensor, "M"],
-    factor: float,
+    model: Denoiser, read: Read, at: Int[Tensor, "M"], gap_length: Int[Tensor, "M"], factor: float
 ) -> Losses:
     """`factor` times the mean cross entropy of gap lengths, each predicted at one of the flat slots `at`."""
-    if model.room_head is None:
-        raise ValueError(_NO_LENGTH_HEAD)
+    h, velocity = read
     true = gap_lengths.length_class(gap_length)
-    mean = _mean(cross_entropy(model.room_head(h.flatten(0, 1)[at]).float(), true, reduction="none"))
+    mean = _mean(cross_entropy(length_logits(model, h.flatten(0, 1)[at]), true, reduction="none"))
     return Losses.of(factor * mean + 0 * velocity.mean(), gap_length=mean)
+
+
+def length_logits(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
+    """What the length head says of the gap after each slot."""
+    if model.room_head is None:
+        raise ValueError("this network has no length head; set gap_lengths=True in its config")
+    return model.room_head(h).float()
 
 
 def _mean(values: Float[Tensor, "M"]) -> Float[Tensor, ""]:

@@ -18,8 +18,8 @@ from torch.nn.functional import pad
 from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.records import Example, Slots, Vocabulary
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import in_line
-from ddot.methods.losses import Losses, token_losses
+from ddot.methods.layout import in_line, joined, separator, spread_out
+from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import left_to_right
 
@@ -51,10 +51,8 @@ class Outline:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every token of a gap and of its end. Nothing moves, so λ is unused."""
-        predicts, target = targets(slots, model.vocabulary)
-        at = predicts.flatten().nonzero()[:, 0]
-        h, velocity = model.read(slots.state(), left_to_right)
-        return token_losses(model, h, velocity, at, target.flatten()[at])
+        wanted = answers_at(*targets(slots, model.vocabulary))
+        return token_losses(model, model.read(slots.state(), left_to_right), *wanted)
 
 
 def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
@@ -89,13 +87,9 @@ def _row(example: Example, vocabulary: Vocabulary, plain: bool) -> Row:
 
 def outline(example: Example, vocabulary: Vocabulary) -> tuple[Example, Bool[np.ndarray, "given"]]:
     """(`prompt [sep]`, whether text may follow each given token). Located gaps have a [mask], free ones have none."""
-    given = np.flatnonzero(example.is_prompt)
-    hints = example.hints[given]
+    hints = example.hints[example.is_prompt]
     located = np.isin(hints, (AFTER, BOTH))
-    places = np.arange(len(given)) + np.cumsum(located) - located
-    total = len(given) + int(located.sum()) + 1
-    tokens = np.full(total, vocabulary.mask)
-    hint, gap_length = np.full(total, UNKNOWN), np.full(total, UNKNOWN_LENGTH)
-    tokens[places], tokens[-1] = example.tokens[given], vocabulary.sep
-    hint[places], gap_length[places] = hints, example.gap_lengths[given]
-    return Example(tokens, np.ones(total, bool), hint, gap_length), located | (hints == UNKNOWN)
+    gap_length = example.gap_lengths[example.is_prompt]
+    row = joined(spread_out(example, 0, located.astype(np.int64), gap_length), separator(vocabulary))
+    tokens, hint = np.where(row.is_prompt, row.tokens, vocabulary.mask), np.where(row.is_prompt, row.hints, UNKNOWN)
+    return Example(tokens, np.ones(len(tokens), bool), hint, row.gap_lengths), located | (hints == UNKNOWN)

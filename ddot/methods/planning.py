@@ -4,9 +4,8 @@ Slots do not move. Every gap that hints call open holds a single [mask], so that
 text with blanks. `infill` plans with the same layout (`Planning.start`).
 """
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from ddot.core.codes import AFTER, BOTH, RESPONSE, UNKNOWN, UNKNOWN_LENGTH
 from ddot.core.records import Example, Slots, State, Vocabulary
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, only_prompt, with_placeholders
-from ddot.methods.losses import Losses, length_losses
+from ddot.methods.losses import Losses, answers_at, length_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -31,16 +30,15 @@ class Planning:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of the length of every gap that may hold text. Nothing moves, so λ is unused."""
         is_open = (slots.hint == AFTER) | (slots.hint == BOTH) | (slots.hint == UNKNOWN)
-        at = is_open.flatten().nonzero()[:, 0]
+        wanted = answers_at(is_open, slots.gap_length)
         state = slots.state(
             x=torch.where(slots.kind == RESPONSE, model.vocabulary.mask, slots.x_0),
             gap_length=torch.full_like(slots.gap_length, UNKNOWN_LENGTH),
         )
-        h, velocity = model.read(state)
-        return length_losses(model, h, velocity, at, slots.gap_length.flatten()[at], self.factor)
+        return length_losses(model, model.read(state), *wanted, self.factor)
 
     def start(self, prompts: Sequence[Example], L: int, vocabulary: Vocabulary) -> State:
         """The network's input: the length of the gap after a prompt slot is predicted at that slot."""
         rows = [with_placeholders(only_prompt(example)) for example in prompts]
         state = Table(rows, L, vocabulary).still_start()
-        return dataclasses.replace(state, gap_length=torch.full_like(state.gap_length, UNKNOWN_LENGTH))
+        return replace(state, gap_length=torch.full_like(state.gap_length, UNKNOWN_LENGTH))

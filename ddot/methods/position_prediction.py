@@ -6,9 +6,8 @@ the prompt is masked. Tokens: plain masked diffusion at the predicted positions,
 positions would give words away: words are evenly spaced, pads between.)
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -38,15 +37,13 @@ class PositionPrediction:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Eq. Lpos at t = 1, and eq. token-loss at time t at the positions predicted there."""
-        first = fully_masked(slots, model.vocabulary.mask)
-        _, velocity = model.read(first)
-        weight = self.position_weight(first.t, slots.u.shape[1])
+        x, t = torch.where(slots.kind == PROMPT, slots.x_0, model.vocabulary.mask), torch.ones_like(slots.t)
+        _, velocity = model.read(slots.state(x=x, z=slots.z_T, t=t))
+        weight = self.position_weight(t, slots.u.shape[1])
         position = position_loss(velocity, slots.z_0, slots.z_T, weight)
         z = (slots.z_T + velocity).detach()
-        tokens = denoising_losses(model, dataclasses.replace(slots, z_0=z, z_T=z), position_factor=0.0)
-        return dataclasses.replace(
-            tokens, total=total_loss(tokens.total, position, position_factor), position=position.detach()
-        )
+        tokens = denoising_losses(model, replace(slots, z_0=z, z_T=z), position_factor=0.0)
+        return replace(tokens, total=total_loss(tokens.total, position, position_factor), position=position.detach())
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
         """The state from which positions are predicted."""
@@ -56,14 +53,8 @@ class PositionPrediction:
         """The reverse process from t = 1 to 0 in `steps` steps at the predicted positions: steps + 1 forward passes."""
         start = to_device(self.start(prompts, L, keys, model.vocabulary), model.device)
         with torch.no_grad():
-            start = dataclasses.replace(start, z=start.z + model.read(start)[1])
+            start = replace(start, z=start.z + model.read(start)[1])
         kept = (clamp_prompt(start), stay(start))
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
     texts = staticmethod(read_out)
-
-
-def fully_masked(slots: Slots, mask: int) -> State:
-    """The slots at t = 1: all but the prompt masked, at the terminal positions."""
-    x = torch.where(slots.kind == PROMPT, slots.x_0, mask)
-    return slots.state(x=x, z=slots.z_T, t=torch.ones_like(slots.t))

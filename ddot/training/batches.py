@@ -4,13 +4,11 @@ A batch is a pure function of (seed, step): the state of the loader is a single 
 number of workers or processes.
 """
 
-import queue
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -41,11 +39,8 @@ class Passage:
         return ends
 
 
-@runtime_checkable
-class Cut(Protocol):
-    """Draws a passage of at most `longest` tokens."""
-
-    def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage: ...
+# Draws a passage of at most so many tokens.
+Cut = Callable[[Corpus, int, np.random.Generator], Passage]
 
 
 @dataclass(frozen=True)
@@ -159,9 +154,9 @@ class Batches(Dataset[tuple[int, Slots]]):
     ):
         for _, corpus in corpora:
             if corpus.tokenizer != fingerprint(tokenizer):
+                other = f"was packed with another tokenizer ({corpus.meta['vocabulary']} tokens)"
                 raise ValueError(
-                    f"{corpus.folder} was packed with another tokenizer ({corpus.meta['vocabulary']} tokens) than the "
-                    f"model's ({tokenizer.vocabulary.base}); pack it with the model's tokenizer.json"
+                    f"{corpus.folder} {other} than the model's ({tokenizer.vocabulary.base}); pack it again"
                 )
         for L in {L for plan in plans for L in plan.lengths}:
             if 2 * edges >= L:
@@ -192,11 +187,11 @@ class Batches(Dataset[tuple[int, Slots]]):
         keys = row_keys(int(fold(key, 2)[0]), rows)[self.mine]
         t = spread_times(int(fold(key, 3)[0]), rows, plan.least_noise)[self.mine]
         t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
-        examples = [self._example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
+        examples = [self.example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
         slots = plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
         return index, slots
 
-    def _example(self, index: int, L: int, rng: np.random.Generator) -> Example:
+    def example(self, index: int, L: int, rng: np.random.Generator) -> Example:
         plan, (corpus, rarity) = self.plans[index], self.sources[index].pick(rng.random())
         passage = plan.cut(corpus, L - 2 * self.edges, rng)
         tokens = passage.tokens
@@ -223,32 +218,16 @@ def _leave_interrupts_to_the_main_process(worker: int) -> None:
 
 def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
     """The same batches, received in a thread: unpickling one takes milliseconds in which the device would idle."""
-    taken: queue.Queue[tuple[int, Slots] | BaseException | None] = queue.Queue(2)
-    closed = threading.Event()
-
-    def take() -> None:
-        try:
-            for batch in batches:
-                taken.put(batch)
-                if closed.is_set():
-                    return
-            taken.put(None)
-        except BaseException as error:  # raised again in the main thread
-            taken.put(error.with_traceback(None))
-
-    thread = threading.Thread(target=take, name="ddot-batches-ahead", daemon=True)
-    thread.start()
     try:
-        while (batch := taken.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            yield batch
+        with ThreadPoolExecutor(1, "ddot-batches-ahead") as thread:
+            coming = thread.submit(next, batches, None)
+            while (batch := coming.result()) is not None:
+                coming = thread.submit(next, batches, None)
+                yield batch
+    except Exception as error:
+        raise error.with_traceback(None) from None  # which would keep the workers alive
     finally:
-        closed.set()
-        while thread.is_alive():  # it may be waiting to put a batch
-            with suppress(queue.Empty):
-                taken.get(timeout=0.05)
-        del batches  # ends the workers, which an exception's traceback would keep alive
+        del batches  # ends the workers
 
 
 def with_edges(

@@ -85,7 +85,8 @@ def finetune(
     train, dev = held_out(pieces(texts), seed)
     with whole_folder(output) as draft, TemporaryDirectory() as work:
         packed = [pack(some, tokenizer, Path(work, name)) for name, some in (("data", train), ("dev", dev))]
-        model = _network(folder)
+        model = Denoiser(config)
+        model.load_state_dict(decompress(load_weights(folder, model)))
         learner = Learner(model, settings(model, where, seed), where, 1)
         plans = plans_for(model)
         batches, dev_batches = (
@@ -164,10 +165,8 @@ def held_out(all_pieces: list[list[str]], seed: int) -> tuple[list[list[str]], l
     """(pieces to train on, pieces that are held out)."""
     order = generator(seed).permutation(len(all_pieces)).tolist()
     kept = set(order[: max(1, round(_HELD_OUT * len(all_pieces)))])
-    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
-    for number, piece in enumerate(all_pieces):
-        parts[number in kept].append(piece)
-    return parts
+    train = [piece for number, piece in enumerate(all_pieces) if number not in kept]
+    return train, [all_pieces[number] for number in sorted(kept)]
 
 
 def plans_for(model: Denoiser) -> tuple[Plan, ...]:
@@ -211,12 +210,6 @@ def _set(model: Denoiser, old: dict[str, Tensor], new: dict[str, Tensor], share:
     weights = dict(model.named_parameters())
     for name, weight in decompress(compress(between)).items():
         weights[name].copy_(weight)
-
-
-def _network(folder: Path) -> Denoiser:
-    model = Denoiser(load_config(folder))
-    model.load_state_dict(decompress(load_weights(folder, model)))
-    return model
 
 
 def _meta(folder: Path, texts: Sequence[str], result: Result) -> dict[str, Any]:

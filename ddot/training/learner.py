@@ -94,11 +94,8 @@ class Learner:
 
     def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
         """Losses averaged over the same first batches at every call, and over all processes."""
-        return dict(
-            zip(
-                LOSSES, mean(self.batch_losses(plans, batches, self.settings.dev_batches).mean(0)).tolist(), strict=True
-            )
-        )
+        losses = mean(self.batch_losses(plans, batches, self.settings.dev_batches).mean(0))
+        return dict(zip(LOSSES, losses.tolist(), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """The model as it would be saved now, whole and on the CPU."""

@@ -25,7 +25,7 @@ from ddot.network.folder import without_values
 from ddot.training.config import Run
 from ddot.training.distributed import mean, whole
 from ddot.training.previews import Sample
-from ddot.version import install_command
+from ddot.version import extra
 
 
 class Meter:
@@ -186,10 +186,8 @@ def _rewound(file: Path, step: int) -> Path:
 
 
 def _board(output: Path, step: int) -> Any:
-    try:
+    with extra("training.tensorboard", "track"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError(f"training.tensorboard needs the extra `track`: {install_command('track')}") from None
     return SummaryWriter(str(output / "tensorboard"), purge_step=step + 1)
 
 

@@ -4,22 +4,23 @@ The plan's own method samples, so a preview shows what is trained.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
-from ddot.core.gaps import gap_hints, open_gaps
 from ddot.core.records import Example
 from ddot.core.rng import generator, row_keys
+from ddot.data.masks import Block
 from ddot.data.shards import Corpus
 from ddot.data.tokenizer import Tokenizer
 from ddot.methods.method import Method
 from ddot.network.denoiser import Denoiser
-from ddot.training.batches import Plan, WholeSentences, with_edges
+from ddot.training.batches import Batches, Plan, WholeSentences
 
-_TRIES = 20  # draws per preview: a sentence of a single word leaves no prompt
+_COUNT, _TRIES, _STEPS = 3, 60, 16
 
 
 @dataclass(frozen=True)
@@ -31,50 +32,29 @@ class Sample:
     filled: str
 
 
-def _blanked(
-    corpus: Corpus, plan: Plan, tokenizer: Tokenizer, edges: bool, rng: np.random.Generator
-) -> tuple[Example, str, str] | None:
-    """(example, prompt, original) of a sentence with one to half of its words missing in a block.
-
-    Hinted as in the plan. None for a sentence of a single word.
-    """
-    passage = WholeSentences(1)(corpus, plan.lengths[0] - 2 * edges, rng)
-    tokens, words = passage.tokens, tokenizer.words(passage.tokens)
-    count = int(words[-1]) + 1
-    if count < 2:
-        return None
-    missing = int(rng.integers(1, count // 2 + 1))
-    start = int(rng.integers(0, count - missing + 1))
-    before, after = words < start, words >= start + missing
-    parts = (tokenizer.decode(tokens[before]).strip(), "___", tokenizer.decode(tokens[after]).strip())
-    original, is_prompt = tokenizer.decode(tokens).strip(), before | after
-    if edges:
-        tokens, is_prompt = with_edges(tokens, is_prompt, passage.begins, passage.ends, tokenizer)
-    hint = gap_hints(is_prompt, open_gaps(is_prompt)) if plan.telling.located > 0 else None
-    return Example(tokens, is_prompt, hint), " ".join(filter(None, parts)), original
-
-
 @torch.inference_mode()
-def preview(
-    model: Denoiser,
-    corpus: Corpus,
-    plans: Sequence[Plan],
-    tokenizer: Tokenizer,
-    edges: bool,
-    count: int = 3,
-    steps: int = 16,
-) -> list[Sample]:
+def preview(model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: Tokenizer, edges: bool) -> list[Sample]:
     """The same few blanks at every call, filled by the first plan whose method can fill; none without one."""
     plan, method = next(((plan, plan.method) for plan in plans if isinstance(plan.method, Method)), (None, None))
     if plan is None or method is None:
         return []
-    rng = generator(0)
-    draws = (_blanked(corpus, plan, tokenizer, edges, rng) for _ in range(_TRIES * count))
-    blanks = list(islice(filter(None, draws), count))
-    if not blanks:
+    L, rng = plan.lengths[0], generator(0)
+    blanked = replace(plan, mask=Block(L // 4), cut=WholeSentences(), whole_words=1.0, sources=())
+    batches = Batches([(1.0, corpus)], [blanked], tokenizer, L, 0, edges)
+    draws = (batches.example(0, L, rng) for _ in range(_TRIES))
+    fitting = (each for each in draws if 0 < (~each.is_prompt).sum() < each.is_prompt.sum())
+    examples = [replace(each, gap_length=None) for each in islice(fitting, _COUNT)]
+    if not examples:
         return []
-    *_, last = method.sample(model, [blank[0] for blank in blanks], plan.lengths[0], steps, row_keys(0, len(blanks)))
-    return [
-        Sample(prompt, original, tokenizer.decode(text[text != tokenizer.edge]).strip())
-        for (_, prompt, original), text in zip(blanks, method.texts(last, model.vocabulary), strict=True)
-    ]
+    *_, last = method.sample(model, examples, L, _STEPS, row_keys(0, len(examples)))
+
+    def decoded(tokens: Int[np.ndarray, "n"]) -> str:
+        return tokenizer.decode(tokens[tokens != tokenizer.edge]).strip()
+
+    def shown(example: Example) -> str:
+        starts = np.flatnonzero(np.diff(example.is_prompt, prepend=~example.is_prompt[:1]))
+        runs = zip(np.split(example.tokens, starts[1:]), example.is_prompt[starts], strict=True)
+        return " ".join(filter(None, (decoded(run) if given else "___" for run, given in runs)))
+
+    texts = method.texts(last, model.vocabulary)
+    return [Sample(shown(e), decoded(e.tokens), decoded(text)) for e, text in zip(examples, texts, strict=True)]

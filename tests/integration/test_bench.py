@@ -5,7 +5,7 @@ import re
 import pytest
 
 from ddot.data.tokenizer import learn_bpe
-from ddot.evaluation.speed import cost, infill
+from ddot.evaluation.speed import infill
 from ddot.evaluation.tables import render
 from ddot.figures.charts import costs, draw_charts
 from ddot.infill.model import Model
@@ -36,24 +36,24 @@ def test_methods_are_measured_on_the_same_texts_and_left_context_reads_as_many_s
 
 @pytest.mark.parametrize(("words", "blanks"), [(2, 1), (9, 1), (64, 8), (64, 32), (512, 1)])
 def test_texts_have_as_many_words_and_blanks_and_lack_words_of_the_passage(words, blanks):
-    again = " ".join(cost.PASSAGE.split() * 5)
-    for middle in cost.PLACES:
-        text = cost.text_of(middle, words, blanks)
+    again = " ".join(infill.PASSAGE.split() * 5)
+    for middle in infill.PLACES:
+        text = infill.text_of(middle, words, blanks)
         template = parse(text)
         assert len(template.blanks) == blanks
         assert sum(len(literal.split()) for literal in template.literals) == words
-        missing = rf" (?:\S+ ){{{cost.MISSING}}}"
+        missing = rf" (?:\S+ ){{{infill.MISSING}}}"
         assert re.search(missing.join(re.escape(literal.strip()) for literal in template.literals), again)
         if blanks == 1:  # the same blank, with less around it
-            left, right = (literal.strip() for literal in parse(cost.text_of(middle, words + 6, 1)).literals)
+            left, right = (literal.strip() for literal in parse(infill.text_of(middle, words + 6, 1)).literals)
             assert left.endswith(template.literals[0].strip())
             assert right.startswith(template.literals[1].strip())
 
 
 def test_cost_is_measured_and_drawn(monkeypatch, model, tmp_path):
-    monkeypatch.setattr(cost, "load", lambda *_: model)
-    monkeypatch.setattr(cost, "PLACES", (60,))
-    rows = cost.measure(words=(16, 4), blanks=(1, 2), rounds=2)
+    monkeypatch.setattr(infill, "load", lambda *_: model)
+    monkeypatch.setattr(infill, "PLACES", (60,))
+    rows = infill.measure_cost(words=(16, 4), blanks=(1, 2), rounds=2)
     assert [(row["against"], row["words"], row["blanks"]) for row in rows] == [
         ("words", 16, 1), ("words", 4, 1), ("blanks", 64, 1), ("blanks", 64, 2),
     ]  # fmt: skip
@@ -66,15 +66,15 @@ def test_cost_is_measured_and_drawn(monkeypatch, model, tmp_path):
     assert [[point.y for point in curve.points] for curve in charts[1].curves] == [
         [row[ms] for row in rows[2:]] for ms in ("ms", "cpu_ms")
     ]
-    draw_charts(charts, tmp_path / "cost.svg")
-    assert re.findall(r'id="(panel-\d-curve-\d)"', (tmp_path / "cost.svg").read_text()) == [
+    draw_charts(charts, tmp_path / "infill.svg")
+    assert re.findall(r'id="(panel-\d-curve-\d)"', (tmp_path / "infill.svg").read_text()) == [
         f"panel-{panel}-curve-{curve}" for panel in (0, 1) for curve in (0, 1)
     ]
     assert "| blanks | 64 | 2 |" in render(rows, "speed")
     assert len(costs(rows[:1])) == 1
     for name, counts in (("words", (1,)), ("blanks", (33,))):
         with pytest.raises(ValueError, match=rf"{name} is {counts[0]}; between"):
-            cost.measure(**{name: counts})
+            infill.measure_cost(**{name: counts})
     for wrong in ({}, {**rows[0], "ms": None}, {**rows[0], "against": "age"}, {**rows[0], "cpu_ms_least": 0}):
         with pytest.raises(ValueError, match="no row of `ddot bench cost --json`"):
             costs([wrong])

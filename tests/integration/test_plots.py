@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 
 from ddot.core.codes import PAD, PROMPT, RESPONSE
 from ddot.core.coupling import couple, couple_independently
-from ddot.core.positions import grid, grid_terminal, random_terminal
-from ddot.figures.paths import Sentence, coupled, crossings, marked_sentence, tracks
-from ddot.figures.trajectories import COLOURS, COUPLINGS, training_paths, trajectories
+from ddot.core.positions import grid
+from ddot.figures.trajectories import (
+    COLOURS,
+    COUPLINGS,
+    Sentence,
+    coupled,
+    crossings,
+    marked_sentence,
+    tracks,
+    training_paths,
+    trajectories,
+)
 
 places = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 0.5])
 SENTENCE = marked_sentence("Every morning [the small boat] leaves the harbour [long before] the sun is up.")
@@ -51,19 +60,18 @@ def test_crossings_are_inversions(ends):
     assert crossings(z_T, z_0) == plain_crossings(z_T, z_0)
 
 
-@pytest.mark.parametrize("terminal", [random_terminal, grid_terminal])
-def test_coupled_paths_do_not_cross_within_a_set(terminal):
+def test_coupled_paths_do_not_cross_within_a_set():
     for seed in range(20):
         for coupling in (couple, couple_independently):
-            found = coupled(SENTENCE, 24, seed, coupling, terminal)
-            assert len(found) == 24
+            found = coupled(SENTENCE, seed, coupling)
+            assert len(found) == 19
             assert [track.kind == PROMPT for track in found[: len(SENTENCE.words)]] == SENTENCE.is_prompt
             for kind in (PROMPT, RESPONSE):
                 z_T, z_0 = (np.array([t.places[end] for t in found if t.kind == kind]) for end in (0, -1))
                 if coupling is couple:
                     assert plain_crossings(z_T, z_0) == 0
         # Both start from the same places.
-        both = [sorted(t.places[0] for t in coupled(SENTENCE, 24, seed, c, terminal)) for c in COUPLINGS.values()]
+        both = [sorted(t.places[0] for t in coupled(SENTENCE, seed, c)) for c in COUPLINGS.values()]
         assert both[0] == both[1]
 
 
@@ -120,11 +128,11 @@ def test_labels_do_not_overlap(tmp_path, with_pads, without_pads):
 
 
 def test_training_paths_count_what_they_draw(tmp_path):
-    counts = training_paths(SENTENCE, tmp_path / "a.svg", slots=20, seed=3)
+    counts = training_paths(SENTENCE, tmp_path / "a.svg", seed=3)
     drawing = Drawing(tmp_path / "a.svg")
-    assert drawing.names == {"panel-0": 20, "panel-1": 20}
+    assert drawing.names == {"panel-0": 19, "panel-1": 19}
     for name, coupling in COUPLINGS.items():
-        found = coupled(SENTENCE, 20, 3, coupling, random_terminal)
+        found = coupled(SENTENCE, 3, coupling)
         for part, kind in (("prompt", PROMPT), ("response", RESPONSE)):
             members = [track.places for track in found if track.kind == kind]
             assert counts[name][part] == plain_crossings([m[0] for m in members], [m[-1] for m in members])
@@ -157,8 +165,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, with_pads, monkeypatch):
         trajectories(with_pads, tmp_path / "no" / "a.png")
     with pytest.raises(ValueError, match="there are no frames"):
         trajectories([], tmp_path / "a.png")
-    with pytest.raises(ValueError, match="do not fit into 5 slots; give at least 14"):
-        training_paths(SENTENCE, tmp_path / "a.png", slots=5)
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
     with pytest.raises(ValueError, match=r"pip install -e '.\[plots\]'"):
         trajectories(with_pads, tmp_path / "a.png")

@@ -84,7 +84,7 @@ def assert_same(one, other):
 
 def left_over():
     """Worker processes, and the thread that waits for them."""
-    threads = [thread for thread in threading.enumerate() if thread.name == "ddot-batches-ahead"]
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("ddot-batches-ahead")]
     return [*multiprocessing.active_children(), *threads]
 
 

@@ -205,7 +205,7 @@ def test_mistakes_are_sentences(tmp_path):
         (lambda: success_by_given(KEPT, "mine"), "the rows have no set 'mine'; they have 1bw-block"),
         (
             lambda: success_by_given([*KEPT, row(dataset="mine")], "mine"),
-            "of 1 rows on mine, any task none says how many",
+            "none of 1 rows on mine, any task says how many",
         ),
         (lambda: success_by_given(SWEEP), "ddot rescore rows.jsonl --bench DIR --metrics success adds it"),
         (lambda: success_by_given([row("unfilled")]), "no filled rows of `ddot evaluate`"),

@@ -129,7 +129,7 @@ def test_words_go_right_after_their_slots():
         wanted = there & torch.from_numpy(rng.random(there.shape) < 0.3)
         wanted &= wanted.cumsum(-1) <= L + 1 - there.sum(-1, keepdim=True)
         word = torch.from_numpy(rng.integers(0, V.base, there.shape))
-        grown = insert(start, wanted, word, V.pad)
+        grown = insert(start, wanted, word, V)
         for row in range(len(there)):
             expected = []
             for slot in range(int(there[row].sum())):

@@ -18,10 +18,9 @@ from ddot.core.absorbing import CleanToken
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation import run
 from ddot.evaluation.items import Program, Sentence
-from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.fluency import causal_model, perplexity
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk, meteor_sums
-from ddot.evaluation.metrics.scoring import METRICS, OF_FILLS, compare, measure, score
+from ddot.evaluation.metrics.scoring import METRICS, OF_FILLS, Fluency, code_bleu, compare, measure, score
 from ddot.evaluation.metrics.sums import Sums, difference, interval, mean
 from ddot.evaluation.metrics.words import (
     bleu,
@@ -375,7 +374,9 @@ def test_perplexity_by_hand():
 
 def test_a_model_that_knows_nothing_is_as_perplexed_as_it_has_tokens(tmp_path):
     _, tokenizer = folder_of(tmp_path, zero=True)
-    assert perplexity(["we counted", "nine"], tmp_path).value == pytest.approx(tokenizer.vocabulary.base, rel=1e-5)
+    assert perplexity(["we counted", "nine"], causal_model(tmp_path)).value == pytest.approx(
+        tokenizer.vocabulary.base, rel=1e-5
+    )
 
 
 def test_perplexity_reads_from_the_left(tmp_path):
@@ -399,15 +400,15 @@ def test_perplexity_reads_from_the_left(tmp_path):
 
 def test_perplexity_refuses_what_is_no_language_model(tmp_path):
     with pytest.raises(FileNotFoundError, match="no model"):
-        perplexity(["a"], tmp_path / "nothing")
+        causal_model(tmp_path / "nothing")
     folder_of(tmp_path, meta={"step": 10})
-    with pytest.raises(ValueError, match="reads both ways"):
-        perplexity(["a"], tmp_path)
+    with pytest.raises(ValueError, match="was trained to fill blanks"):
+        causal_model(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["trunk"] = {"is": "DiTConfig", "width": 16, "blocks": 1, "heads": 2, "vocabulary": 320}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=DiTConfig.__name__):
-        perplexity(["a"], tmp_path)
+        causal_model(tmp_path)
     with pytest.raises(ValueError, match="at least one token"):
         perplexity([""], lambda texts: (np.zeros(1), np.zeros(1, int)))
 
@@ -481,7 +482,7 @@ def test_score_goes_on_without_what_it_cannot_have(monkeypatch, nltk_data):
     monkeypatch.setenv("PATH", str(nltk_data))
     found = score(ITEMS, LINES, list(METRICS), samples=20)
     assert set(found["missing"]) == {"bleu2", "bleu4", "meteor", "meteor_nltk", "codebleu", "perplexity", *OF_FILLS}
-    assert found["missing"]["bleu2"] == "BLEU needs the package sacrebleu; pip install -e '.[metrics]'"
+    assert found["missing"]["bleu2"] == "BLEU needs the extra `metrics`: pip install -e '.[metrics]'"
     assert found["nist4"] == nist(REFERENCES, TEXTS, 4).value
     assert found["success"] == 75  # all but "in the"
     assert set(found["intervals"]) == set(found) - {"missing", "intervals", "kept", "d2", "d4"}
@@ -499,21 +500,25 @@ def test_programs_are_scored_as_they_are_written():
 
 def test_perplexity_of_items(tmp_path):
     folder_of(tmp_path)
-    found = score(ITEMS, LINES, ["perplexity"], language_model=tmp_path)
-    assert found["perplexity"] == perplexity([" ".join(text) for text in TEXTS], tmp_path).value
-    assert "no model" in score(ITEMS, LINES, ["perplexity"], language_model="nowhere")["missing"]["perplexity"]
+    judge = Fluency("judge", causal_model(tmp_path))
+    found = score(ITEMS, LINES, ["perplexity"], judge)
+    assert found == {
+        "perplexity": perplexity([" ".join(text) for text in TEXTS], judge.nats).value,
+        "language_model": "judge",
+    }
+    assert "--language-model" in score(ITEMS, LINES, ["perplexity"])["missing"]["perplexity"]
 
 
 def test_compare_is_the_difference_of_scores():
     unfilled = [item.unfilled for item in ITEMS]
     wanted = ["bleu2", "exact", "d2", "meteor_nltk", "perplexity"]
-    found = compare(measure(ITEMS, LINES, wanted), measure(ITEMS, unfilled, wanted), samples=50)
+    found, missing = compare(measure(ITEMS, LINES, wanted), measure(ITEMS, unfilled, wanted), samples=50)
     first, second = (score(ITEMS, texts, ["bleu2", "exact"]) for texts in (LINES, unfilled))
     for name in ("bleu2", "exact"):
-        assert found[name]["difference"] == pytest.approx(first[name] - second[name])
-        assert found[name]["low"] <= found[name]["difference"] <= found[name]["high"]
-    assert found["bleu2"]["wins"] > 0.9
-    assert {"d2", "perplexity"} <= set(found["missing"])
+        assert found[name].difference == pytest.approx(first[name] - second[name])
+        assert found[name].low <= found[name].difference <= found[name].high
+    assert found["bleu2"].wins > 0.9
+    assert {"d2", "perplexity"} <= set(missing)
 
 
 def test_evaluate_scores_the_usual():

@@ -3,7 +3,6 @@
 sums.py       a metric as sums over items: confidence intervals, paired differences
 words.py      on words: BLEU, NIST, success rate, exact match, length error, distinct n-grams
 meteor.py     METEOR 1.5 (Java), and NLTK's under its own name
-code_bleu.py  CodeBLEU of Python
 fluency.py    perplexity under a causal language model
-scoring.py    several metrics of one set of texts, on blanks too (ROUGE); the differences between two sets
+scoring.py    several metrics of one set of texts, ROUGE of blanks and CodeBLEU too; differences between two sets
 """

@@ -24,10 +24,8 @@ from ddot.network.trunk import left_to_right
 LanguageModel = Callable[[Sequence[str]], tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]]
 
 
-def perplexity(texts: Sequence[str], language_model: LanguageModel | Path | str) -> Sums:
-    """e to the nats a token over all texts. `language_model`: what gives the nats, or the folder of a causal model."""
-    if isinstance(language_model, Path | str):
-        language_model = causal_model(language_model)
+def perplexity(texts: Sequence[str], language_model: LanguageModel) -> Sums:
+    """e to the nats a token over all texts."""
     nats, tokens = language_model(texts)
     if not tokens.sum():
         raise ValueError(f"perplexity needs at least one token, the {len(texts)} texts hold none")
@@ -82,9 +80,6 @@ def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> Ca
     if not isinstance(config, LlamaConfig):
         raise ValueError(f"{folder} holds a {type(config).__name__} trunk; perplexity wants a Llama-family model")
     if "step" in json.loads((model_folder(folder) / "meta.json").read_text()):
-        raise ValueError(
-            f"{folder} was trained to fill blanks and reads both ways; perplexity wants a base language model, "
-            "as `ddot convert` makes it"
-        )
+        raise ValueError(f"{folder} was trained to fill blanks; perplexity wants a base model made by `ddot convert`")
     model, tokenizer = load_model(folder)
     return Causal(model.to(device), tokenizer, batch)

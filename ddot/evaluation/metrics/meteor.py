@@ -13,9 +13,9 @@ from warnings import catch_warnings
 import numpy as np
 from jaxtyping import Float
 
-from ddot.evaluation.metrics.sums import Sums, extra, mean
+from ddot.evaluation.metrics.sums import Sums, mean
 from ddot.evaluation.metrics.words import Words
-from ddot.version import install_command
+from ddot.version import extra, install_command
 
 # English, task "rank": the program's default for `-l en`.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
@@ -38,9 +38,7 @@ def meteor(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
         fields = []
     if len(fields) != len(asked) or any(len(row) != _FIELDS for row in fields):
         said = (done.stderr.decode(errors="replace") or done.stdout.decode(errors="replace")).strip().splitlines()
-        raise ValueError(
-            f"METEOR 1.5 gave no statistics for {len(asked)} texts; Java said: {(said or ['nothing'])[-1]}"
-        )
+        raise ValueError(f"METEOR 1.5 gave no statistics; Java said: {(said or ['nothing'])[-1]}")
     return meteor_sums(np.array(fields, float).reshape(-1, _FIELDS))
 
 

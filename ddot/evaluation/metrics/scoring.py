@@ -1,20 +1,21 @@
 """Several metrics of filled texts against their items."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ddot.evaluation.items import Item, Passage, Program
 from ddot.evaluation.metrics import words
-from ddot.evaluation.metrics.code_bleu import code_bleu
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
-from ddot.evaluation.metrics.sums import Sums, difference, extra, interval, mean_of
-
-LanguageModel = Callable[..., Any] | Path | str  # see fluency.py
+from ddot.evaluation.metrics.sums import Difference, Sums, difference, interval, mean_of
+from ddot.version import extra
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,7 @@ class Fluency:
     """A language model for perplexity, with its name in rows."""
 
     name: str
-    nats: Callable[..., Any]
-
-    def __call__(self, texts: Sequence[str]) -> Any:
-        return self.nats(texts)
+    nats: Callable[..., Any]  # fluency.LanguageModel
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Filled:
     given: list[list[str]]
     references: list[list[str]]
     texts: list[list[str]]
-    language_model: LanguageModel | None
+    language_model: Fluency | None
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,40 @@ def _missing(filled: Filled) -> list[list[int]]:
     return [item.missing for item in filled.items]
 
 
+_CHILD = """
+import json, sys
+from codebleu import calc_codebleu
+references, texts = json.load(sys.stdin)
+json.dump(calc_codebleu(references, texts, "python"), sys.stdout)
+"""
+
+
+def code_bleu(references: Sequence[str], texts: Sequence[str]) -> float:
+    """Corpus CodeBLEU in percent: BLEU, BLEU with keywords, syntax trees and data flow, a quarter each.
+
+    Runs in a subprocess with a fixed hash seed: the package iterates over sets, and which data flows match depends on
+    their order (±0.01 between runs, measured on 100 functions).
+    """
+    with extra("CodeBLEU", "metrics"):
+        import codebleu  # noqa: F401
+        import tree_sitter_python  # noqa: F401
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _CHILD],  # -P: ignore a codebleu.py in the working folder
+        input=json.dumps([list(references), list(texts)]),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    if done.returncode:
+        raise ValueError(f"CodeBLEU failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    parts = json.loads(done.stdout)
+    if not parts["dataflow_match_score"]:
+        # The package takes "none matched" for "all matched": empty texts would score 25.
+        raise ValueError("CodeBLEU is undefined here: no data flow of the references is found in the texts")
+    return 100 * parts["codebleu"]
+
+
 def _code_bleu(filled: Filled) -> float:
     if not all(isinstance(item, Program) for item in filled.items):
         raise ValueError("CodeBLEU needs programs, line breaks included")
@@ -97,7 +129,7 @@ def _perplexity(filled: Filled) -> Sums:
         raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
     from ddot.evaluation.metrics.fluency import perplexity  # loads torch
 
-    return perplexity(filled.lines, filled.language_model)
+    return perplexity(filled.lines, filled.language_model.nats)
 
 
 # A new one also needs a column head in `evaluation.rows.HEADS`. Names with `rouge` or `fill_` in front are of fills.
@@ -142,19 +174,19 @@ def score(
     items: Sequence[Item],
     texts: Sequence[str],
     wanted: Sequence[str] = USUAL,
-    language_model: LanguageModel | None = None,
+    language_model: Fluency | None = None,
     samples: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
     """The metrics `wanted`, by name; "missing" says why one could not be computed.
 
     With success, "kept" counts {words given: [texts that keep them, texts]}. With `samples` resamples of the items,
-    "intervals" holds [low, high] at 95% for metrics that are sums over items. The name of a `Fluency` is added.
+    "intervals" holds [low, high] at 95% for metrics that are sums over items. The name of a language model is added.
     """
     had = measure(items, texts, wanted, language_model)
     sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
     row: dict[str, Any] = {name: sums[name].value if name in sums else metric for name, metric in had.found.items()}
-    if isinstance(language_model, Fluency) and "perplexity" in row:
+    if language_model is not None and "perplexity" in row:
         row["language_model"] = language_model.name
     if "success" in sums:
         kept: dict[int, list[int]] = {}
@@ -167,21 +199,17 @@ def score(
     return row | ({"missing": dict(had.missing)} if had.missing else {})
 
 
-def compare(texts: Measured, others: Measured, samples: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """The fields of a `Difference` for each metric that both have; "missing" as in `score`."""
-    row: dict[str, Any] = {}
-    missing = {**others.missing, **texts.missing}
-    for name in (name for name in texts.found if name in others.found):
-        first, second = texts.found[name], others.found[name]
-        if isinstance(first, Sums) and isinstance(second, Sums):
-            row[name] = asdict(difference(first, second, samples, seed))
-        else:
-            missing[name] = f"{name} is not a sum over items: it has no paired interval"
-    return row | ({"missing": missing} if missing else {})
+def compare(texts: Measured, others: Measured, samples: int = 1000) -> tuple[dict[str, Difference], dict[str, str]]:
+    """(the difference in each metric that both have, why other metrics are missing)."""
+    both = {name: (metric, others.found[name]) for name, metric in texts.found.items() if name in others.found}
+    sums = {name: (a, b) for name, (a, b) in both.items() if isinstance(a, Sums) and isinstance(b, Sums)}
+    single = {name: f"{name} is not a sum over items: it has no paired interval" for name in both if name not in sums}
+    paired = {name: difference(a, b, samples) for name, (a, b) in sums.items()}
+    return paired, {**others.missing, **texts.missing, **single}
 
 
 def measure(
-    items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: LanguageModel | None = None
+    items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: Fluency | None = None
 ) -> Measured:
     """The metrics `wanted`, as sums over items where possible."""
     if unknown := [name for name in wanted if name not in METRICS]:

@@ -1,13 +1,10 @@
 """Metrics as sums over items: scoring a resample of the items is one matrix product."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-
-from ddot.version import install_command
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,7 @@ def interval(metric: Sums, samples: int = 1000, seed: int = 0, level: float = 0.
 def difference(first: Sums, second: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> Difference:
     """`first` minus `second` by the paired bootstrap: both are scored on the same resamples (Koehn, 2004)."""
     if len(first.rows) != len(second.rows):
-        raise ValueError(
-            f"{len(first.rows)} and {len(second.rows)} items cannot be paired; score both on the same items"
-        )
+        raise ValueError(f"{len(first.rows)} and {len(second.rows)} items cannot be paired; score the same items")
     apart = _resampled(first, samples, seed) - _resampled(second, samples, seed)
     low, high = _middle(apart, level)
     wins = float(np.mean(apart > 0) + np.mean(apart == 0) / 2)
@@ -73,13 +68,3 @@ def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, 
         return float("nan"), float("nan")
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-@contextmanager
-def extra(metric: str, name: str) -> Iterator[None]:
-    """Turn a failed import into a sentence that names the extra to install."""
-    try:
-        yield
-    except ImportError as error:
-        package = (error.name or str(error)).partition(".")[0]
-        raise ValueError(f"{metric} needs the package {package}; {install_command(name)}") from None

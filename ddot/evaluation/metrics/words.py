@@ -1,13 +1,14 @@
 """Metrics on words. A text is a sequence of words, taken as they are: no tokenisation, no case folding."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import exp, log, log2
 
 import numpy as np
 from jaxtyping import Float
 
-from ddot.evaluation.metrics.sums import Sums, extra, mean
+from ddot.evaluation.metrics.sums import Sums, mean
+from ddot.version import extra
 
 Words = Sequence[str]
 
@@ -82,14 +83,23 @@ def ngrams(words: Words, n: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
-def success(given: Sequence[Words], texts: Sequence[Words]) -> Sums:
-    """Percent of texts in which the given words appear in order (the paper's SR)."""
-    return mean([100.0 * _in_order(words, text) for words, text in zip(given, texts, strict=True)])
+def _per_text(value: Callable[[Words, Words], float]) -> Callable[[Sequence[Words], Sequence[Words]], Sums]:
+    """The mean over texts of a function of the reference, or of what is given, and the text."""
+    return lambda references, texts: mean([float(value(*each)) for each in zip(references, texts, strict=True)])
 
 
 def _in_order(words: Words, text: Words) -> bool:
     rest = iter(text)
     return all(word in rest for word in words)
+
+
+# Percent of texts in which the given words appear in order (the paper's SR).
+success = _per_text(lambda given, text: 100 * _in_order(given, text))
+# Percent of texts that are the reference, word for word.
+exact_match = _per_text(lambda reference, text: 100 * (list(reference) == list(text)))
+# Mean difference of length in words: below 0 where texts are too short.
+length_error = _per_text(lambda reference, text: len(text) - len(reference))
+length_error_absolute = _per_text(lambda reference, text: abs(len(text) - len(reference)))
 
 
 def gaps_found(given: Sequence[Words], missing: Sequence[Sequence[int]], texts: Sequence[Words]) -> Sums:
@@ -130,21 +140,6 @@ def _wrong_gaps(words: Words, missing: Sequence[int], text: Words) -> tuple[int,
         return None
     wrong, extra = divmod(int(last), each)
     return wrong - extra, extra
-
-
-def exact_match(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
-    """Percent of texts that are the reference, word for word."""
-    return mean([100.0 * (list(reference) == list(text)) for reference, text in zip(references, texts, strict=True)])
-
-
-def length_error(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
-    """Mean difference of length in words, text minus reference: below 0 where texts are too short."""
-    return mean([float(len(text) - len(reference)) for reference, text in zip(references, texts, strict=True)])
-
-
-def length_error_absolute(references: Sequence[Words], texts: Sequence[Words]) -> Sums:
-    """Mean absolute difference of length in words."""
-    return mean([float(abs(len(text) - len(reference))) for reference, text in zip(references, texts, strict=True)])
 
 
 def distinct(texts: Sequence[Words], n: int) -> float:

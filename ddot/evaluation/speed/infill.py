@@ -3,16 +3,17 @@
 `ddot bench infill`: the product against a plain implementation (float32, always 64 slots, logits at every slot in every
 step), and the same trunk generating left to right with a key-value cache; on a GPU also long lists, plain and compiled.
 `ddot bench methods`: sampling steps of each method. Weights do not affect speed: baselines run on the model's.
+`ddot bench cost`: what a text costs, against the words around a blank and against the number of blanks.
 """
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -63,8 +64,21 @@ class Everywhere(nn.Module):
         return replace(full, at=at, log_score=full.log_score[at.flatten()])
 
 
+R = TypeVar("R")
+
+
+def in_turn(ways: Mapping[str, Callable[[bool], R]], rounds: int) -> dict[str, list[R]]:
+    """What each way returns in each round, all of them taking turns; a first round, called with True, warms up."""
+    found: dict[str, list[R]] = {name: [] for name in ways}
+    for turn, (name, way) in product(range(rounds + 1), ways.items()):
+        print(f"ddot: round {turn} of {rounds}, {name}", file=sys.stderr)
+        result = way(turn == 0)
+        found[name] += [result] * bool(turn)
+    return found
+
+
 # Returns the seconds each sentence took; the mean where many are filled together.
-Way = Callable[[], list[float]]
+Way = Callable[[bool], list[float]]
 
 
 def measure(
@@ -73,15 +87,8 @@ def measure(
     """Rows: milliseconds per sentence (median over sentences and rounds) and the speed-up over the plain path."""
     fast = load(model, device)
     ways = _on_a_gpu(fast, model, steps) if fast.device.type == "cuda" else _on_a_cpu(fast, model, steps)
-    times: dict[str, list[float]] = {name: [] for name in ways}
     with torch.inference_mode(), fast.denoiser.half_precision():
-        for turn in range(rounds + 1):
-            for name, way in ways.items():
-                print(f"ddot: round {turn} of {rounds}, {name}", file=sys.stderr)
-                spent = way()
-                if turn:  # the first round warms up
-                    times[name] += spent
-    median = {name: float(np.median(some)) for name, some in times.items()}
+        median = {name: float(np.median(times)) for name, times in in_turn(ways, rounds).items()}
     base = next(iter(median.values()))
     return [
         {"way": name, "ms": 1000 * value, "sentences_a_second": 1 / value, "times_plain": base / value}
@@ -131,7 +138,7 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def _each(model: Model, fill: Callable[[Model, str], object]) -> Way:
-    return lambda: [seconds(partial(fill, model, text), model.device) for text in SENTENCES]
+    return lambda _: [seconds(partial(fill, model, text), model.device) for text in SENTENCES]
 
 
 def _many(model: Model, steps: int) -> Way:
@@ -140,7 +147,7 @@ def _many(model: Model, steps: int) -> Way:
         for _ in model.answers(model.request(text, Settings(seed=seed, steps=steps)) for seed, text in texts):
             pass
 
-    return lambda: [seconds(fill, model.device) / MANY]
+    return lambda _: [seconds(fill, model.device) / MANY]
 
 
 def varied(count: int) -> list[str]:
@@ -207,23 +214,82 @@ def measure_methods(
     count = texts or (512 if loaded.device.type == "cuda" else 1)
     # The words alone, not where any are missing.
     prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
-    times: dict[tuple[int, str], list[float]] = {}
 
     def sample(name: str, steps: int) -> None:
         for _ in METHODS[name].sample(loaded.denoiser, prompts, roomy(0), steps, row_keys(0, count)):
             pass
 
+    def timed(name: str, steps: int, warm: bool) -> float:
+        return seconds(partial(sample, name, 1 if warm else steps), loaded.device)
+
+    ways = {f"{name}, {K} steps": partial(timed, name, K) for K, name in product(steps, METHODS)}
     with torch.inference_mode(), loaded.denoiser.half_precision():
-        for turn, K, name in product(range(rounds + 1), steps, METHODS):
-            if turn:  # the first round warms up
-                print(f"ddot: round {turn} of {rounds}, {name}, {K} steps", file=sys.stderr)
-            spent = seconds(partial(sample, name, K if turn else 1), loaded.device)
-            times.setdefault((K, name), []).extend([spent] * bool(turn))
+        times = in_turn(ways, rounds)
     rows = []
-    for (K, name), some in times.items():
-        faster = float(np.median(np.divide(times[K, "lc"], some)))  # within a round: the speed of a machine varies
+    for (K, name), some in zip(product(steps, METHODS), times.values(), strict=True):
+        # Within a round: the speed of a machine varies.
+        faster = float(np.median(np.divide(times[f"lc, {K} steps"], some)))
         rows.append({
             "sampler": name, "device": device_name(loaded.denoiser.device), "texts_at_once": count, "steps": K,
             "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
         })  # fmt: skip
+    return rows
+
+
+# Texts are parts of it, begun again at its end: longer than a window, so that none is read twice at once.
+PASSAGE = """
+Every spring my grandmother planted beans along the fence behind the kitchen, and every summer half the street came to
+pick them. She never counted what they took. In the evenings she sat on the back step with a bowl in her lap, told us
+which neighbour had asked for seeds, and laughed about the one who pretended that he had grown his own. When she moved
+to the city she took a jar of them along and put three pots on the balcony of her flat. The first year nothing came up,
+because pigeons found the pots before the sun did. The second year she stretched an old curtain over them, and by July
+the railing was green from one end to the other. Now the children of the house learn to count with her beans, and on
+Sundays the stairs smell of garlic and mint. I still have her jar. It stands beside the window of my office, where
+nothing will ever grow, and I would not give it away for anything.
+"""
+PLACES = (24, 60, 105, 140)  # words before the middle of each text
+MISSING = 3  # words a blank stands for
+AROUND = 64  # words given where the number of blanks varies
+
+
+def text_of(middle: int, words: int, blanks: int) -> str:
+    """Words of the passage around its word `middle`, at evenly spread places blanks instead of a few more."""
+    every = PASSAGE.split()
+    place, parts = middle - (words + MISSING * (blanks - 1)) // 2, []
+    for part in np.array_split(np.arange(words), blanks + 1):
+        parts.append(" ".join(every[at % len(every)] for at in range(place, place + len(part))))
+        place += len(part) + MISSING
+    return " ___ ".join(parts)
+
+
+def measure_cost(
+    words: Sequence[int] = (8, 16, 32, 64, 128, 512),
+    blanks: Sequence[int] = (1, 2, 4, 8),
+    model: str | Path | None = None,
+    rounds: int = 3,
+    device: str | None = None,
+) -> list[dict[str, Any]]:
+    """Rows: milliseconds per text, by the clock and of CPU time: median, least and most of the rounds' means."""
+    for name, least, most, counts in (("words", 2, 100_000, words), ("blanks", 1, AROUND // 2, blanks)):
+        if wrong := [count for count in counts if not least <= count <= most]:
+            raise ValueError(f"{name} is {wrong[0]}; between {least} and {most:,} can be measured")
+    loaded = load(model, device)
+
+    def fill(given: int, count: int, warm: bool) -> tuple[float, float, float]:
+        """(milliseconds by the clock, those that a core worked for this process, words written) per text."""
+        clock, worked = time.perf_counter(), time.process_time()
+        answers = [loaded.infill(text_of(middle, given, count))[0] for middle in (PLACES[:1] if warm else PLACES)]
+        clock, worked = time.perf_counter() - clock, time.process_time() - worked
+        written = sum(len(fill.split()) for answer in answers for fill in answer.fills)
+        return 1000 * clock / len(answers), 1000 * worked / len(answers), written / len(answers)
+
+    texts = [("words", count, 1) for count in words] + [("blanks", AROUND, count) for count in blanks]
+    ways = {f"{given} words, blanks: {some} (by {name})": partial(fill, given, some) for name, given, some in texts}
+    rows = []
+    for (against, given, some), spent in zip(texts, in_turn(ways, rounds).values(), strict=True):
+        row: dict[str, Any] = {"against": against, "words": given, "blanks": some, "words_written": spent[-1][2]}
+        for name, values in zip(("ms", "cpu_ms"), np.transpose(spent), strict=False):
+            low, median, high = map(float, np.quantile(values, (0, 0.5, 1)))
+            row |= {name: median, f"{name}_least": low, f"{name}_most": high}
+        rows.append(row)
     return rows

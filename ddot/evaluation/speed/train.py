@@ -5,6 +5,7 @@ Runs the real training loop on a corpus of random tokens.
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,33 +28,27 @@ from ddot.training.batches import Plan, Windows
 from ddot.training.config import Data, Run, Training
 from ddot.training.loop import train
 
-Network = Callable[[Vocabulary], DenoiserConfig]
+
+def _sedd(size: Callable[[int], DiTConfig], vocabulary: Vocabulary) -> DenoiserConfig:
+    return DenoiserConfig(size(Vocabulary(50_257).rows), vocabulary, ScoreEntropy(states=50_258))
 
 
-def networks() -> dict[str, Network]:
-    """The networks to choose from, with their public vocabulary sizes."""
-
-    def sized(config: Callable[[int], DiTConfig]) -> Network:
-        return lambda v: DenoiserConfig(config(Vocabulary(50_257).rows), v, ScoreEntropy(states=50_258))
-
-    def smollm2(v: Vocabulary) -> DenoiserConfig:
-        return DenoiserConfig.extended(LlamaConfig.smollm2_135m(Vocabulary(49_152).rows), v)
-
-    return {
-        "sedd-small": sized(DiTConfig.small),
-        "sedd-medium": sized(DiTConfig.medium),
-        "smollm2": smollm2,
-        "toy": recipes.toy().network,
-    }
+# With their public vocabulary sizes.
+NETWORKS: dict[str, Callable[[Vocabulary], DenoiserConfig]] = {
+    "sedd-small": partial(_sedd, DiTConfig.small),
+    "sedd-medium": partial(_sedd, DiTConfig.medium),
+    "smollm2": lambda v: DenoiserConfig.extended(LlamaConfig.smollm2_135m(Vocabulary(49_152).rows), v),
+    "toy": recipes.toy().network,
+}
 
 
 def measure(
     names: Sequence[str], lengths: Sequence[int], device: str, slots: int, steps: int, workers: int
 ) -> list[dict[str, Any]]:
     """One row for each network, length and layout: with couplings (DDOT), and without (fixed positions)."""
-    known, rows, cuda = networks(), [], device.startswith("cuda")
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"there is no network '{unknown[0]}'; there are {', '.join(known)}")
+    rows, cuda = [], device.startswith("cuda")
+    if unknown := [name for name in names if name not in NETWORKS]:
+        raise ValueError(f"there is no network '{unknown[0]}'; there are {', '.join(NETWORKS)}")
     training = Training(
         steps=steps, slots=slots, device=device, bf16=cuda, compile=cuda, log_every=max(1, steps // 2), save_every=0
     )
@@ -63,7 +58,7 @@ def measure(
         data = Data(folder=place, sources=(("data", 1.0),), workers=workers)
         for name, L, (coupled, method) in product(names, lengths, layouts.items()):
             plans = (Plan(method, recipes.ALL_MASKS, Windows(0.5), lengths=(L,)),)
-            run = Run(f"{name} L={L}", known[name], data, plans, training)
+            run = Run(f"{name} L={L}", NETWORKS[name], data, plans, training)
             figures = train(run, Path(place, f"{name}-{L}-{coupled}"))
             rows.append({
                 "network": name, "L": L, "couplings": coupled, "slots_per_second": figures["slots_per_second"],

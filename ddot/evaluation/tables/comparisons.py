@@ -24,7 +24,7 @@ from ddot.evaluation.tables.lines import (
     signed,
 )
 from ddot.evaluation.tables.page import EMPTY, Column, Table, bold, joined
-from ddot.evaluation.tables.paper import paper_tables, paper_values, printed
+from ddot.evaluation.tables.paper import paper_lines, paper_tables, printed
 
 # Metrics that share a column.
 PAIRS = (
@@ -105,13 +105,13 @@ def compare(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
     kind = COMPARISONS[name]
     numbers = paper_tables()[kind.paper] if kind.paper else {}
     present = {row.dataset for row in rows}
-    sets = list(kind.sets or numbers.get("sets") or [*(d for d in SETS if d in present), *sorted(present - {*SETS})])
+    sets = list(kind.sets or numbers.get("columns") or [*(d for d in SETS if d in present), *sorted(present - {*SETS})])
     metrics = [*(kind.metrics or numbers["metrics"])]
     metrics += ["meteor_nltk"] * (room is None and "meteor" in metrics)
     done = [row for row in rows if kind.only(row.method)]
     done = [row for row in done if room is None or kind.by_set or row.task == kind.task or row.method == UNFILLED]
     places = [(dataset, column) for dataset in sets for column in paired(metrics)]
-    theirs = _published(kind, numbers, places, room)
+    theirs = _published(kind, numbers.get("source", "paper"), places, room)
     lines = shortened(gather(of_own_model(done), sets, metrics), None if room is None else room - len(theirs))
     naming = Naming.of(lines)
     if kind.by_set:
@@ -152,24 +152,23 @@ def paired(metrics: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _published(
-    kind: Comparison, numbers: Mapping[str, Any], places: Sequence[tuple[str, Sequence[str]]], room: int | None
+    kind: Comparison, source: str, places: Sequence[tuple[str, Sequence[str]]], room: int | None
 ) -> list[Sequence[str]]:
     """The paper's lines under these columns; without a table of its own, its DDOT-U on each set."""
     if not kind.theirs:
         return []
-    if not numbers:
-        tables = {dataset: name for name in ("code", "random", "block") for dataset in paper_tables()[name]["sets"]}
-        values = {dataset: paper_values(tables.get(dataset, "block"), "DDOT-U", dataset) for dataset, _ in places}
-        known = any(metric in values[dataset] for dataset, column in places for metric in column)
-        found = {"DDOT-U (another test sample)": values} if known else {}
+    if kind.paper:
+        every = paper_lines(kind.paper)
+        found = {model: line for model, line in every.items() if room is None or model in kind.theirs} or every
     else:
-        models = [row["model"] for row in numbers["rows"]]
-        models = [m for m in models if room is None or m in kind.theirs] or models
-        found = {m: {dataset: paper_values(str(kind.paper), m, dataset) for dataset, _ in places} for m in models}
-    source = numbers.get("source", "paper")
+        line = {
+            x: values for table in ("code", "random", "block") for x, values in paper_lines(table)["DDOT-U"].items()
+        }
+        known = any(metric in line.get(dataset, {}) for dataset, column in places for metric in column)
+        found = {"DDOT-U (another test sample)": line} if known else {}
     return [
-        (f"{source}, {model}", *(papers(values[dataset], column) for dataset, column in places))
-        for model, values in found.items()
+        (f"{source}, {model}", *(papers(line.get(dataset, {}), column) for dataset, column in places))
+        for model, line in found.items()
     ]
 
 
@@ -194,10 +193,9 @@ _SWEEPS = {
 def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
     """A column for each number of sampling steps, or for each λ; a line for each contender and set."""
     title, metrics, note = _SWEEPS[name]
-    theirs = _papers_sweep(name)
+    theirs = paper_lines(name)
     swept = [row for row in rows if not (contender(row.method).stepless or contender(row.method).variant)]
-    if room is not None:
-        swept = [row for row in swept if row.task == "free"]
+    swept = [row for row in swept if room is None or row.task == "free"]
     series: dict[tuple[object, ...], dict[Any, Line]] = {}
     for dataset in SETS:
         lines = gather(swept, [dataset], metrics)
@@ -229,19 +227,6 @@ def sweep(name: str, rows: Sequence[Row], room: int | None = None) -> Table:
     body += [("ours: no rows", *(EMPTY for _ in columns))] * (not shown)
     heads = (Column(""), *(Column(f"{x:g}", "steps" if name == "steps" else "λ") for x in columns))
     return Table(name, title, heads, body, (*notes_of(every, metrics, body), note))
-
-
-def _papers_sweep(name: str) -> dict[str, dict[Any, Mapping[str, Any]]]:
-    """Model → {steps or λ: values}."""
-    numbers = paper_tables()[name]
-    if name == "lambda":
-        pairs = ((row["lambda"], dict(zip(numbers["metrics"], row["values"], strict=True))) for row in numbers["rows"])
-        return {"": dict(pairs)}
-    keys = {"bleu2": "bleu2", "bleu4": "bleu4", "seconds": "seconds_per_batch"}
-    return {
-        row["model"]: {x: {m: row[key][i] for m, key in keys.items()} for i, x in enumerate(numbers["steps"])}
-        for row in numbers["rows"]
-    }
 
 
 _BUDGET = ("{}", "{:,}", "{:,.0f}", "{:g}")  # recipe, steps, seconds, λ

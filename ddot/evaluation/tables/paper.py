@@ -13,7 +13,7 @@ NUMBERS = Path(__file__).with_name("paper_tables.json")
 
 @cache
 def paper_tables() -> dict[str, Any]:
-    """Table name → sets, metrics and rows. Numbers are `Decimal`, so that 3.40 stays 3.40."""
+    """Table name → columns (sets, steps, λ), metrics and rows. Numbers are `Decimal`, so that 3.40 stays 3.40."""
     found: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8"), parse_float=Decimal)
     return found
 
@@ -23,13 +23,12 @@ def printed(value: Decimal | int | str | None) -> str:
     return EMPTY if value is None else str(value)
 
 
-def paper_values(table: str, model: str, dataset: str) -> dict[str, Any]:
-    """Metric → value of one of the paper's models on one set; empty where the paper has no such cell."""
+def paper_lines(table: str) -> dict[str, dict[Any, dict[str, Any]]]:
+    """Model → column → metric → value."""
     numbers = paper_tables()[table]
-    if dataset not in numbers["sets"]:
-        return {}
-    place = numbers["sets"].index(dataset)
-    for row in numbers["rows"]:
-        if row["model"] == model:
-            return dict(zip(numbers["metrics"], row["values"][place], strict=True))
-    return {}
+    columns, metrics = numbers["columns"], numbers["metrics"]
+    lines = {row["model"]: zip(columns, row["values"], strict=True) for row in numbers["rows"]}
+    return {
+        model: {column: dict(zip(metrics, values, strict=True)) for column, values in line}
+        for model, line in lines.items()
+    }
