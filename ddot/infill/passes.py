@@ -229,7 +229,7 @@ def _choice(
     logits = engine.model.logits(hidden.contiguous()).float()  # the same shape whatever is asked
     rule, how, u = about
     allowed = engine.rules[rule.long(), : logits.shape[1]]
-    allowed[tuple(forbidden)] = False
+    allowed.index_put_(tuple(forbidden), allowed.new_zeros(()))
     if only.shape[1]:
         allowed[only[0]] = False
         allowed[tuple(only)] = True

@@ -158,7 +158,7 @@ class Standing:
         real, before = column < counts, (column + width - counts).clamp(max=width - 1)
         read = (line.x, line.hint, line.gap_length, line.units)
         for mine, theirs, empty in zip(self.slots, read, self.empty, strict=True):
-            mine[rows] = empty
+            mine.index_fill_(0, rows, empty)
             mine[rows, :width] = torch.where(real, theirs[source].gather(1, before), empty).to(mine.dtype)
         for block, both in line.cache.past.items():
             if self.past is None:
