@@ -817,6 +817,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("a cache that forgets when it grows", "more[:, : old.shape[1]] = old", "pass"),
             ("what comes later is seen", "visible & (slot[read - new :, None] >= slot)", "visible"),
+            (
+                "query heads in another order",
+                "q.unflatten(2, (K, -1)).transpose(2, 3).flatten(1, 2)",
+                "q.unflatten(2, (-1, K)).flatten(1, 2)",
+            ),
+            (
+                "a mask for each head in turn",
+                "mask.repeat_interleave(q.shape[2] // k.shape[2], 1)",
+                "mask.repeat(1, q.shape[2] // k.shape[2], 1)",
+            ),
         ],
     ),
     (
@@ -898,10 +908,9 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "np.where(seen, place + np.array(places)[:, None], 0)",
                 "np.where(seen, np.array(places)[:, None], 0)",
             ),
-            ("a standing row sees what is not written", "> self.at[:, None]\n", "> self.columns\n"),
+            ("a standing row sees what is not written", "<= self.at[:, None]\n", "<= self.columns\n"),
             ("prefixes that keep their padding", "(column + width - counts).clamp", "(column + 0 * counts).clamp"),
-            ("hints that stay when a row is replaced", "mine[rows] = empty", "pass"),
-            ("query heads in another order", "(k.shape[2], -1)).transpose(1, 2)", "(-1, k.shape[2]))"),
+            ("hints that stay when a row is replaced", "mine.index_fill_(0, rows, empty)", "pass"),
         ],
     ),
     (

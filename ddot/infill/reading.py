@@ -14,7 +14,7 @@ from torch import Tensor
 from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
 from ddot.core.records import State
 from ddot.network.denoiser import Denoiser
-from ddot.network.trunk import Attention, Cache, attend
+from ddot.network.trunk import Attention, Cache, attend_grouped, grouped_mask
 
 R = TypeVar("R")
 _RECORDING = threading.Lock()  # a process may record one graph at a time
@@ -171,11 +171,8 @@ class Standing:
         return self.graph(torch.tensor([*zip(*slots, strict=True), places]), device=self.rows.device)
 
     def _read(self, given: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
-        assert self.past is not None
         x, gap_length, hint, self.at = given
-        unseen = torch.arange(self.columns, device=self.rows.device) > self.at[:, None]
-        # What the kernel adds to its scores: it would make that of a boolean mask in every block.
-        self.mask = self.past.new_zeros(unseen.shape).masked_fill(unseen, -torch.inf)[:, None, None]
+        self.seen = torch.arange(self.columns, device=self.rows.device) <= self.at[:, None]
         new = (x, hint, gap_length, self.at.float())
         x, hint, gap_length, units = (
             torch.cat([old, each[:, None]], 1) for old, each in zip(self.slots, new, strict=True)
@@ -196,7 +193,6 @@ class Standing:
         assert self.past is not None
         keys, values = self.past[block]
         keys[self.rows, self.at], values[self.rows, self.at] = k[:, 0], v[:, 0]
-        # Query heads that share a key head are slots of one head: keys need not be repeated.
-        grouped = q[:, 0].unflatten(1, (k.shape[2], -1)).transpose(1, 2)
-        out = attend(grouped, keys, values, attn_mask=self.mask.expand(-1, -1, grouped.shape[1], -1))
-        return out.unflatten(2, k.shape[2:]).transpose(1, 2).flatten(1)[:, None]
+        if block == 0:
+            self.mask = grouped_mask(self.seen[:, None], q, k)
+        return attend_grouped(q, keys, values, self.mask)

@@ -65,6 +65,24 @@ def attend(
     return out.transpose(1, 2).flatten(2)
 
 
+def attend_grouped(
+    q: Float[Tensor, "B L H D"],
+    k: Float[Tensor, "B N K D"],
+    v: Float[Tensor, "B N K D"],
+    mask: Float[Tensor, "B 1 G N"],
+) -> Float[Tensor, "B L HD"]:
+    """Attention with a `grouped_mask`, fast on a GPU: query heads that share a key head are slots of one head."""
+    K = k.shape[2]
+    out = attend(q.unflatten(2, (K, -1)).transpose(2, 3).flatten(1, 2), k, v, attn_mask=mask)
+    return out.unflatten(1, (q.shape[1], -1)).unflatten(3, (K, -1)).transpose(2, 3).flatten(2)
+
+
+def grouped_mask(seen: Bool[Tensor, "B L N"], q: Tensor, k: Tensor) -> Float[Tensor, "B 1 G N"]:
+    """What `attend_grouped` adds to its scores: nothing where a slot attends to another, −∞ elsewhere."""
+    mask = torch.zeros(seen.shape, dtype=k.dtype, device=k.device).masked_fill(~seen, -torch.inf)
+    return mask.repeat_interleave(q.shape[2] // k.shape[2], 1)[:, None]
+
+
 def attend_before(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention of every slot to itself and to the slots before it."""
     return attend(q, k, v, is_causal=True)
@@ -90,7 +108,7 @@ class Cache:
     _ROOM = 64
 
     def __init__(self, rows: int, device: torch.device | str = "cpu", masked: bool = False):
-        """`masked`: use the masked kernel even if nothing needs a mask, so that rows do not depend on their batch."""
+        """`masked`: rows of a batch of fixed shape. A mask even if nothing needs one: rows do not depend on others."""
         self.masked = masked
         self.seen = torch.zeros(rows, 0, dtype=torch.bool, device=device)
         self.past: dict[int, tuple[Tensor, Tensor]] = {}
@@ -108,7 +126,8 @@ class Cache:
             slot = torch.arange(read, device=seen.device)
             # A slot always attends to itself: attention to nothing is NaN, which would spread.
             visible = self.seen[:, None] | (slot[read - new :, None] == slot)
-            self.how = {"attn_mask": (visible & (slot[read - new :, None] >= slot))[:, None]}
+            self.visible = visible & (slot[read - new :, None] >= slot)
+            self.how = {"attn_mask": self.visible[:, None]}
 
     def keep(self, rows: Int[Tensor, "_"]) -> None:
         """Keep these rows; a row may be repeated."""
@@ -126,6 +145,10 @@ class Cache:
             self.past[block] = self._roomier(block, k, read), self._roomier(block, v, read, 1)
         keys, values = self.past[block]
         keys[:, read - new : read], values[:, read - new : read] = k, v
+        if self.masked:
+            if block == 0:
+                self.mask = grouped_mask(self.visible, q, k)
+            return attend_grouped(q, keys[:, :read], values[:, :read], self.mask)
         return attend(q, keys[:, :read], values[:, :read], **self.how)
 
     def _roomier(self, block: int, like: Tensor, read: int, which: int = 0) -> Tensor:

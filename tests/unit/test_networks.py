@@ -13,6 +13,7 @@ from ddot.core.records import State, Vocabulary
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiT, DiTConfig
 from ddot.network.llama import Llama, LlamaConfig
+from ddot.network.trunk import attend_grouped, grouped_mask
 
 V = Vocabulary(20)
 
@@ -189,3 +190,14 @@ def test_length_classes_cover_all_lengths():
     middle = gap_lengths.class_lengths()
     assert ((middle[classes[:128]] - lengths[:128]).abs() <= 4).all()
     assert len(middle) == gap_lengths.CLASSES
+
+
+def test_grouped_attention_is_that_of_repeated_keys():
+    generator = torch.Generator().manual_seed(5)
+    q, k, v = (torch.randn(2, slots, heads, 8, generator=generator) for slots, heads in ((3, 6), (7, 2), (7, 2)))
+    seen = torch.rand(2, 3, 7, generator=generator) < 0.6
+    seen[..., 0] = True
+    scores = torch.einsum("blhd,bnhd->bhln", q, k.repeat_interleave(3, 2)) / 8**0.5
+    weights = scores.masked_fill(~seen[:, None], -torch.inf).softmax(-1)
+    wanted = torch.einsum("bhln,bnhd->blhd", weights, v.repeat_interleave(3, 2)).flatten(2)
+    torch.testing.assert_close(attend_grouped(q, k, v, grouped_mask(seen, q, k)), wanted)
