@@ -48,6 +48,28 @@ def sent(given: Tensor, device: torch.device) -> Tensor:
     return given.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else given.to(device)
 
 
+class Coming:
+    """Numbers on their way from a device, which goes on with other work."""
+
+    def __init__(self, numbers: Tensor):
+        self.numbers, self.event = numbers, None
+        if numbers.is_cuda:
+            self.numbers = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+            self.numbers.copy_(numbers, non_blocking=True)
+            self.event = torch.cuda.Event()
+            self.event.record()
+
+    @property
+    def here(self) -> bool:
+        return self.event is None or self.event.query()
+
+    def tolist(self) -> list[float]:
+        """Wait for them."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.numbers.tolist()
+
+
 @cache
 def _aside(device: torch.device) -> torch.cuda.Stream:
     """The stream on which graphs are recorded: one for all, or they would not share memory."""

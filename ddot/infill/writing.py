@@ -7,6 +7,7 @@ after it.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from ddot.core.chunks import in_chunks
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
 from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
-from ddot.infill.reading import Line, Slot, arranged
+from ddot.infill.reading import Coming, Line, Slot, arranged
 from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
 from ddot.methods.fixed_length import FixedLength
@@ -168,12 +169,12 @@ def _ahead(
     if engine.shape.rows == 1:
         asked = [_Asked.of(family, engine) for family in families]
         for each in asked:
-            each.found = _plainly([each.family], each.size, engine)
+            each.judged = _plainly([each.family], each.size, engine)
             yield Step()
     else:
         asked = [_Asked.of(some, engine) for family in families for some in chunks(family, CANDIDATES)]
         yield from _judge_together(asked, engine)
-    found = {text: after for each in asked for text, after in (each.found or {}).items()}
+    found = {text: after for each in asked if each.judged for text, after in each.judged.found.items()}
     results: list[list[list[float]]] = [[[] for _ in window.blanks] for window in windows]
     for i, text in texts.items():
         results[i] = [found[text].get(after, []) for after in windows[i].view.after]
@@ -192,7 +193,7 @@ class _Asked:
     family: list[_Filled]
     size: tuple[int, int, int]
     since: int = 0
-    found: dict[_Filled, dict[int, list[float]]] | None = None
+    judged: "_Judged | None" = None
 
     @classmethod
     def of(cls, family: list[_Filled], engine: Engine) -> "_Asked":
@@ -211,10 +212,12 @@ def _judge_together(asked: Sequence[_Asked], engine: Engine) -> Steps[None]:
         yield Step()  # whoever was written in the same pass comes too
         while True:
             with shared.lock:
-                if not (waiting := [each for each in asked if each.found is None]):
-                    return
+                coming = [each.judged for each in asked if each.judged]
+                if len(coming) == len(asked) and (not shared.busy or all(each.here for each in coming)):
+                    return  # or else the numbers of others' passes are worth more than waiting for these
                 passes = shared.passes
-                _judge_some(waiting[0], engine, at_once=passes == seen)  # if nobody writes, nobody will come
+                if waiting := [each for each in asked if each.judged is None]:
+                    _judge_some(waiting[0], engine, at_once=passes == seen)  # if nobody writes, nobody will come
             seen = passes
             yield Step()
     finally:
@@ -229,15 +232,34 @@ def _judge_some(mine: _Asked, engine: Engine, at_once: bool) -> None:
     batch = [mine, *others][: engine.shape.reading.rows]
     if not at_once and not shared.enough(len(batch), min(each.since for each in batch)):
         return
-    found = _plainly([each.family for each in batch], mine.size, engine)
+    judged = _plainly([each.family for each in batch], mine.size, engine)
     for each in batch:
-        each.found = {text: found[text] for text in each.family}
+        each.judged = judged
     shared.texts = [each for each in shared.texts if each not in batch]
 
 
-def _plainly(
-    families: Sequence[Sequence[_Filled]], size: tuple[int, int, int], engine: Engine
-) -> dict[_Filled, dict[int, list[float]]]:
+class _Judged:
+    """For texts, the log-probabilities of what follows each gap. On a GPU they may be on their way."""
+
+    def __init__(self, texts: Iterable[_Filled], chances: Tensor):
+        self.texts, self.chances = list(texts), Coming(chances)
+
+    @property
+    def here(self) -> bool:
+        return self.chances.here
+
+    @cached_property
+    def found(self) -> dict[_Filled, dict[int, list[float]]]:
+        likely = iter(self.chances.tolist())
+        found: dict[_Filled, dict[int, list[float]]] = {}
+        for text in self.texts:
+            mine = found.setdefault(text, {})
+            for _, _, gap in text.at:
+                mine.setdefault(gap, []).append(next(likely))
+        return found
+
+
+def _plainly(families: Sequence[Sequence[_Filled]], size: tuple[int, int, int], engine: Engine) -> _Judged:
     """What follows each gap of texts that share their beginning, in two passes: the beginning once, then the rest."""
     model, shape, (shared, rest, many) = engine.model, engine.shape, size
 
@@ -255,7 +277,7 @@ def _plainly(
     pad = model.vocabulary.pad
     asked = [(row, rest - len(text.rest) + place, token) for row, text in texts.items() for place, token, _ in text.at]
     if not asked:
-        return {text: {} for text in texts.values()}
+        return _Judged(texts.values(), torch.zeros(0))
     asked += [(0, 0, 0)] * (-len(asked) % (model.chunk or 1))
     at = torch.tensor(asked).T.contiguous()
     given = arranged(starts, [0] * shape.reading.rows, shared, pad), arranged(rows, places, rest, pad), at
@@ -263,13 +285,7 @@ def _plainly(
         chances = judged(*(each.to(model.device) for each in given))
     else:
         chances = together(engine).graph((*size, len(asked)), judged)(*given, device=model.device)
-    likely = iter(chances.tolist())
-    found: dict[_Filled, dict[int, list[float]]] = {}
-    for text in texts.values():
-        mine = found.setdefault(text, {})
-        for _, _, gap in text.at:
-            mine.setdefault(gap, []).append(next(likely))
-    return found
+    return _Judged(texts.values(), chances)
 
 
 def shown(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[None]:

@@ -26,7 +26,7 @@ from ddot.infill.draft import gaps
 from ddot.infill.engine import ALONE, Engine, Shape, Window
 from ddot.infill.model import Model
 from ddot.infill.passes import Candidate, Pool, Rows, Together, drawn
-from ddot.infill.reading import Graph, Line, Slot
+from ddot.infill.reading import Coming, Graph, Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
@@ -374,6 +374,33 @@ def test_texts_written_in_the_same_pass_are_judged_together(monkeypatch):
     with torch.inference_mode():
         together(Engine(NETWORK, TOKENIZER, EIGHT), [model(EIGHT).request(TEXTS[0])] * 4, after=0)
     assert judged == [2, 2]
+
+
+def test_others_are_written_while_numbers_are_on_their_way(monkeypatch):
+    """As on a GPU; whoever is alone waits for them at once."""
+    passed = []  # passes of the batch while numbers were on their way
+
+    class Slow(Coming):
+        def __init__(self, numbers):
+            super().__init__(numbers)
+            self.asked, self.since = 0, engine.together.passes
+
+        @property
+        def here(self):
+            self.asked += 1
+            passed.append(engine.together.passes - self.since)
+            return self.asked > 4
+
+    monkeypatch.setattr(writing, "Coming", Slow)
+    requests = [model(EIGHT).request(text) for text in TEXTS]
+    with torch.inference_mode():
+        engine = model(EIGHT).engine
+        alone = [result_of(answers([request], engine))[0].best for request in requests]
+        assert not passed
+        engine = Engine(NETWORK, TOKENIZER, EIGHT)
+        found, _ = together(engine, requests, after=2)
+    assert found == alone
+    assert max(passed) > 1
 
 
 def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
