@@ -85,6 +85,10 @@ def test_minutes_by_hand():
     }
     ends = {(point.x, point.low, point.high) for curve in chart.curves for point in curve.points}
     assert ends == {(0, None, None), (4, None, None), (9, 41.0, 46.0), (5, None, None)}
+    shared = [snapshot("lc", "smollm2_lc", 12, gpu_share=0.5), snapshot("ddot-t", "smollm2_ddot_t", 12, gpu_share=0.25)]
+    (chart,) = quality([*rows[:1], *shared], "minutes")
+    assert chart.x == "whole-GPU minutes of training"
+    assert data(chart) == {"LC": [(6, 40.0), (9, 43.0)], "DDOT-T": [(3, 40.0)]}
     seeds = [snapshot("lc", "smollm2_lc", 4, seed=seed, intervals={"bleu4": [0.0, 99.0]}) for seed in (0, 1)]
     (point,) = quality(seeds, "minutes")[0].curves[0].points
     assert (point.low, point.high) == (40.0, 40.0)  # over seeds
