@@ -170,6 +170,24 @@ def test_the_drawing_holds_the_data():
             assert not lines
 
 
+def test_snapshots_of_the_same_minute_are_drawn_beside_each_other():
+    snapshots = [(name, minutes) for minutes in (1, 3) for name in ("lc", "ddot-u", "ddot-t")]
+    about = {"intervals": {"bleu4": [30.0, 50.0]}}
+    rows = [row(name, model=f"{name}-{at}", recipe=name, own_seconds=60.0 * at, **about) for name, at in snapshots]
+    (chart,) = quality(rows, "minutes")
+    with canvas(5.0, 4.0) as figure:
+        axes = figure.add_subplot()
+        draw(axes, chart, 0, looks_of([chart]))
+        lines = [line for line in axes.lines if line.get_gid()]
+        places = [line.get_transform().transform(line.get_xydata())[0, 0] for line in lines]
+        assert [line.get_xdata()[0] for line in lines] == [1, 1, 1]  # the data stay as they are
+        assert len(set(places)) == 3
+        assert places == sorted(places)
+        intervals = [line for line in axes.lines if not line.get_gid()]
+        drawn = {round(float(line.get_transform().transform(line.get_xydata())[0, 0]), 6) for line in intervals}
+        assert {round(float(place), 6) for place in places} < drawn
+
+
 def test_a_method_has_its_colour_and_no_two_curves_look_alike():
     rows = [row(method, steps=K, bleu4=float(K)) for method in [*LABELS, "another"] for K in (4, 16)]
     looks = looks_of(quality(rows))
