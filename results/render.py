@@ -7,10 +7,11 @@ from typing import Any
 
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written
+from ddot.evaluation.rows import HEADS
 from ddot.evaluation.speed.infill import METHODS
 from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 from ddot.evaluation.tables.comparisons import BLOCKS
-from ddot.evaluation.tables.lines import SETS, signed
+from ddot.evaluation.tables.lines import SETS, number_format, signed
 from ddot.evaluation.tables.page import Column, Table, markdown
 from ddot.figures.charts import costs, draw_charts, quality, success_by_given
 from ddot.infill.template import parse
@@ -57,89 +58,101 @@ def four_speeds() -> str:
 def answers() -> str:
     """The three questions of a reader, answered with the rows."""
 
-    def scores(dataset: str) -> dict[str, float]:
-        some = [row for row in own if row["dataset"] == dataset and row["steps"] == 16]
-        return {CONTENDERS[row["method"]].label: row["bleu4"] for row in some}
-
-    def best(dataset: str) -> str:
-        score, name = max((score, name) for name, score in scores(dataset).items())
-        return f"{name} ({score:.1f})"
-
     def apart(second: str, metric: str) -> str:
         sides = {"first": "ddot-u", "model": "runs/smollm2_ddot_u", "second": second, "metric": metric}
         found = [row for row in every if "first" in row and sides.items() <= row.items()]
         return " and ".join(f"{row['difference']:+.1f}" for row in found).replace("-", "−")
 
-    def later(metric: str) -> str:
-        """DDOT-U minus LC on both sets when the longer training ended."""
-        found = [between(*moments(name)[-1], metric) for name in BLOCKS]
-        return " and ".join(map(with_interval if metric == "bleu4" else difference, found))
+    def then(first: str, second: str, metric: str, quarter: int = MEETING) -> str:
+        """The difference on news and reviews at a snapshot of the longer training."""
+        pairs = [[snapshots(name, dataset)[quarter] for name in (first, second)] for dataset in BLOCKS]
+        return " and ".join(with_interval(between(*pair, metric)) for pair in pairs)
+
+    def shares(method: str, metric: str) -> str:
+        return " and ".join(f"{snapshots(method, dataset)[MEETING][metric]:.0f}" for dataset in BLOCKS) + "%"
+
+    def best(dataset: str) -> str:
+        ends = [snapshots(name, dataset)[MEETING] for name in FIVE]
+        top = max(ends, key=lambda row: row["bleu4"])
+        return f"{CONTENDERS[top['method']].label} ({top['bleu4']:.1f})"
 
     of_stories = sorted((row for row in embedded if row["dataset"] == "rocstories"), key=lambda row: row["items"])
     stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
     people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
-    news = scores("1bw-block")
+    met, ended = (f"{minutes(snapshots('lc', BLOCKS[0])[quarter]):.1f}" for quarter in (MEETING, -1))
     return "\n".join(
         [
             "- **Which method should I use?** `ddot infill`: it needs no length and keeps your text by construction. "
-            "Of the methods trained for 300 s each, which must also find where words are missing, the best in BLEU-4 "
-            f"are {best('1bw-block')} on news and {best('yelp-block')} on reviews.",
+            "Of five methods that must also find where words are missing, trained alike for "
+            f"[{met} whole-GPU minutes](#five-methods-from-one-start), "
+            f"{best('1bw-block')} has most BLEU-4 on news and {best('yelp-block')} on reviews. DDOT-T "
+            f"finds most of the gaps ({shares('ddot-t', 'gaps_found')} on news and reviews; learned counts, after "
+            f"FlexMDM, {shares('flexible', 'gaps_found')}) but writes into wrong ones in "
+            f"{shares('ddot-t', 'gaps_extra')} of the texts ({shares('flexible', 'gaps_extra')}).",
             f"- **How good is the product?** ROUGE-1 {stories['rouge1']:.1f} on {stories['items']} ROCStories without "
             f"being told the length ({told['rouge1']:.1f} told), where the published DiffuGPT small has 13.7 and "
             f"medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words, the length not "
             f"told; its base, which sees only the text before the blank, {people['base']:.2f}.",
             f"- **Does the paper's claim hold here?** Against PoP yes: {apart('pop', 'bleu4')} BLEU-4 for DDOT-U on "
-            "news and reviews, after 300 s each. Against LC in success yes; in BLEU-4 not after 300 s each, but "
-            "after 948 s each, from [another start](#lc-against-ddot-u-for-longer), yes on news and level on reviews. "
-            f"DDOT-U minus LC after 300 s: {apart('lc', 'bleu4')} BLEU-4, {apart('lc', 'success')} points of success; "
-            f"after 948 s: {later('bleu4')} BLEU-4, {later('success')} of success, {later('gaps_found')} of gaps "
-            f"found. DDOT-T, our start, beats LC after 300 s ({news['DDOT-T']:.1f} against {news['LC']:.1f} on news); "
-            "it was not trained for longer.",
+            "news and reviews, after 300 s each. Against LC, on blocks, in success yes; in BLEU-4 it takes minutes, "
+            f"or our start. DDOT-U − LC: {apart('lc', 'bleu4')} after 300 s from a longer trained start; from that of "
+            f"the five {then('ddot-u', 'lc', 'bleu4')} after {met} minutes, {then('ddot-u', 'lc', 'bleu4', -1)} after "
+            f"{ended}. DDOT-T − LC: {then('ddot-t', 'lc', 'bleu4')} after {met}, and ahead at every snapshot. But a "
+            "rival that the paper did not have is as good: DDOT-T − learned counts "
+            f"{then('ddot-t', 'flexible', 'bleu4')}. One training each; minutes, not days.",
         ]
     )
 
 
-def moments(dataset: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The rows of LC and DDOT-U on a set at each snapshot of the longer training."""
-    found = [row for row in longer if row["dataset"] == dataset]
-    lc, ddot_u = (
-        sorted((row for row in found if row["method"] == name), key=lambda row: row["own_seconds"])
-        for name in ("lc", "ddot-u")
-    )
-    return list(zip(lc, ddot_u, strict=True))
+def minutes(row: dict[str, Any]) -> float:
+    """Of a whole GPU, in the last training."""
+    return row["own_seconds"] * row["gpu_share"] / 60
 
 
-def between(lc: dict[str, Any], ddot_u: dict[str, Any], metric: str) -> dict[str, Any]:
+def snapshots(method: str, dataset: str) -> list[dict[str, Any]]:
+    """The rows of a method on a set while it trained for longer."""
+    found = [row for row in longer if (row["method"], row["dataset"]) == (method, dataset)]
+    return sorted(found, key=minutes)
+
+
+def between(first: dict[str, Any], second: dict[str, Any], metric: str) -> dict[str, Any]:
     """The line of `ddot compare` for two rows."""
-    asked = {"model": ddot_u["model"], "other": lc["model"], "dataset": lc["dataset"], "metric": metric}
-    return next(row for row in compared if row["first"] == "ddot-u" and asked.items() <= row.items())
-
-
-def difference(row: dict[str, Any]) -> str:
-    return signed(row["difference"], "+.1f")
+    asked = {"first": first["method"], "second": second["method"], "model": first["model"], "other": second["model"]}
+    asked |= {"dataset": first["dataset"], "metric": metric}
+    return next(row for row in compared if asked.items() <= row.items())
 
 
 def with_interval(row: dict[str, Any]) -> str:
-    return f"{difference(row)} [{signed(row['low'], '+.1f')}, {signed(row['high'], '+.1f')}]"
+    difference, low, high = (signed(row[name], "+.1f") for name in ("difference", "low", "high"))
+    return f"{difference} [{low}, {high}]"
 
 
 def for_longer() -> str:
-    """LC and DDOT-U at every snapshot, and their differences on the same items."""
-    metrics = {"bleu4": "B4", "success": "SR", "gaps_found": "gaps"}
-    heads = ["minutes", "steps", *metrics.values(), "extra"]
-    columns = [Column(""), *(Column(head, "LC / DDOT-U" if head != "minutes" else "") for head in heads)]
-    columns += [Column(head, "DDOT-U − LC") for head in metrics.values()]
+    """The methods that were trained for longer, at the last snapshot that all of them have."""
+    metrics = ("bleu4", "success", "gaps_found", "gaps_extra", "length_error")
+    columns = [Column(head) for head in ("", "minutes", "steps", *(HEADS[metric] for metric in metrics))]
     body = []
-    for dataset in BLOCKS:
-        for two in moments(dataset):
-            cells = [f"{two[0]['own_seconds'] / 60:.1f}", " / ".join(f"{row['own_steps']:,}" for row in two)]
-            cells += [" / ".join(f"{row[metric]:.1f}" for row in two) for metric in (*metrics, "gaps_extra")]
-            body.append((SETS[dataset], *cells, *(with_interval(between(*two, metric)) for metric in metrics)))
+    for row in (snapshots(name, dataset)[MEETING] for dataset in BLOCKS for name in FIVE):
+        cells = [f"{minutes(row):.1f}", f"{row['own_steps']:,}"]
+        for metric in metrics:
+            value, *ends = (signed(each, number_format(metric)) for each in (row[metric], *row["intervals"][metric]))
+            cells.append(f"{value} [{', '.join(ends)}]")
+        body.append((f"{SETS[row['dataset']]}: {CONTENDERS[row['method']].label}", *cells))
     notes = (
         f"16 steps. The first {longer[0]['items']} items of each set.",
-        "In brackets: 95% intervals of the paired bootstrap over items.",
+        "Minutes: of a whole GPU; they and steps without those of the start.",
+        "In brackets: 95% intervals of the bootstrap over items.",
     )
-    return markdown(Table("longer", "LC against DDOT-U while they train (free task)", columns, body, notes))
+    return markdown(Table("longer", "Five methods from one start (free task)", columns, body, notes))
+
+
+def differences_for_longer() -> str:
+    """Their differences on the same items."""
+    there = {snapshots(name, BLOCKS[0])[MEETING]["model"]: f"runs/{CONTENDERS[name].recipe}" for name in FIVE}
+    found = [row for row in compared if {row["model"], row["other"]} <= {*there}]
+    found = [row for row in found if {row["first"], row["second"]} <= {*FIVE}]
+    found.sort(key=lambda row: (FIVE.index(row["second"]), FIVE.index(row["first"])))
+    return render([row | {"model": there[row["model"]], "other": there[row["other"]]} for row in found], "differences")
 
 
 def by_steps_on_a_gpu() -> list[dict[str, Any]]:
@@ -157,8 +170,9 @@ def by_steps_on_a_gpu() -> list[dict[str, Any]]:
 
 FILES = ("rows", "differences", "nats", "bench-coupling", "bench-infill", "bench-train", "bench-cost", "bench-methods")
 every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
-# LC and DDOT-U side by side, four snapshots each.
-longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in ("lc", "ddot-u")]
+# Trained for longer from one start; the third snapshot is the last of the latter three.
+FIVE, MEETING = ("lc", "ddot-u", "ddot-t", "flexible", "expand"), 2
+longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in FIVE]
 compared = read_rows(RESULTS / "longer-differences.jsonl")
 rows = [row for row in every if "bleu4" in row or "rouge1" in row]
 embedded = [row for row in every if row.get("model") == "embedded"]
@@ -178,7 +192,8 @@ insert(ROOT / "docs" / "model.md", {"main": render(embedded, "main"), "forty": f
 results = ROOT / "docs" / "results.md"
 insert(
     results,
-    {name: render(every, name) for name in marked(results, NAMES)} | {"answers": answers(), "longer": for_longer()},
+    {name: render(every, name) for name in marked(results, NAMES)}
+    | {"answers": answers(), "longer": for_longer(), "longer-differences": differences_for_longer()},
 )
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
 swept = {"unfilled", "autoregressive", *(row["method"] for row in plain if row["steps"] == 32)}

@@ -121,7 +121,7 @@ _ENTRIES: Iterable[Contender] = (
     ),
     Contender("insertion", "insertion", Look("#009E73", "P"), Written(Insertion()), "smollm2_insertion"),
     Contender("flexible", "insertion, learned counts", Look("#44AA99", "<"), Written(Flexible()), "smollm2_flexible"),
-    Contender("expand", "expand / delete", Look("#AA4499", ">"), Written(ExpandDelete()), "smollm2_expand"),
+    Contender("expand", "expand / delete", Look("#661100", ">"), Written(ExpandDelete()), "smollm2_expand"),
     *_revealed(),
     *_kept(),
     Contender("planned", "planned lengths, still slots", Look("#7A7A7A", "*"), Kept(_STILL, LENGTHS["planned"])),

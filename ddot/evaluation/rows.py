@@ -80,6 +80,7 @@ class Row(Identity):
     training_seconds: float | None = None
     own_steps: int | None = None  # of the last training, without the model it started from
     own_seconds: float | None = None
+    gpu_share: float | None = None  # that its last training had, beside others; None: a whole GPU, or no GPU
     stored: str | None = None
     language_model: str | None = None
     kept: dict[str, list[int]] | None = None

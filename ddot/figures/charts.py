@@ -69,6 +69,7 @@ class Chart:
     logarithmic: bool = False
     names: Mapping[float, str] | None = None  # of x values: each is marked, some stand for ranges
     from_zero: bool = False
+    apart: bool = False  # curves share their x: drawn a little beside each other, so that intervals do not overlap
 
 
 def quality(
@@ -81,7 +82,7 @@ def quality(
     """A chart for each set and task: a metric against the number of steps, seconds per text, or minutes of training.
 
     Against steps only contenders with several numbers of steps are shown, and levels beside them. Against minutes the
-    snapshots of a training are one curve, with 95% intervals over items.
+    snapshots of a training are one curve, with 95% intervals over items; minutes of part of a GPU count as that part.
     """
     for name, value, known in (("curve of", metric, tuple(AXES)), ("axis of", against, tuple(_AGAINST))):
         if value not in known:
@@ -102,8 +103,10 @@ def quality(
             curves = [_curve(label, group, name, metric, against) for (label, _), group in groups.items()]
             shown = tuple(c for c in curves if len(c.points) > (against == "steps" and not c.level))
             if any(not curve.level for curve in shown):
-                title, (axis, _) = f"{SETS.get(name, name)}, {which}", _AGAINST[against]
-                charts.append(Chart(title, axis, AXES[metric], shown, logarithmic=against != "minutes"))
+                title, (axis, _), timed = f"{SETS.get(name, name)}, {which}", _AGAINST[against], against == "minutes"
+                shared = timed and any(line.row.gpu_share for group in groups.values() for line in group)
+                axis = f"whole-GPU {axis}" if shared else axis
+                charts.append(Chart(title, axis, AXES[metric], shown, logarithmic=not timed, apart=timed))
     if not charts:
         lacks = f"{metric} {_AGAINST[against][1]}"
         raise ValueError(f"no contender has {lacks} on {dataset or 'any set'}, {task or 'any task'}")
@@ -140,7 +143,7 @@ def _curve(name: str, lines: Sequence[Line], dataset: str, metric: str, against:
         elif against == "seconds":
             x, note = seconds.mean if seconds else 0.0, "" if stepless else f"{line.row.steps} steps"
         elif against == "minutes":
-            x = (line.row.own_seconds or 0.0) / 60
+            x = (line.row.own_seconds or 0.0) * (line.row.gpu_share or 1.0) / 60
         if found is not None and (x > 0 or method == UNFILLED):
             low, high = (None if found.deviation is None else found.mean + k * found.deviation for k in (-1, 1))
             if low is None and against == "minutes":
@@ -232,6 +235,7 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> list[Chart]:
 _WIDE, _HIGH, _COLUMNS = 4.6, 3.3, 2  # inches of a panel; panels per row
 # Of curves with the same colour in one figure: variants, other models.
 _DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 4)), (0, (9, 3)), (0, (6, 1, 1, 1)))
+_APART = 0.015  # between curves that share their x, of its range
 Look = tuple[str, str, Any]  # colour, mark, dashes
 
 
@@ -275,8 +279,11 @@ def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> Non
         axes.xaxis.get_major_locator().set_params(subs=(1, 2, 5))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
+    xs = [point.x for curve in chart.curves if not curve.level for point in curve.points]
+    apart = _APART * (max(xs) - min(xs)) if chart.apart else 0.0
     for place, curve in enumerate(chart.curves):
-        _draw_curve(axes, curve, f"panel-{number}-curve-{place}", *looks[curve.name])
+        aside = apart * (place - (len(chart.curves) - 1) / 2)
+        _draw_curve(axes, curve, f"panel-{number}-curve-{place}", *looks[curve.name], aside)
     if chart.names is not None:
         axes.set_xticks(list(chart.names), list(chart.names.values()))
     elif chart.x == "steps":
@@ -291,21 +298,25 @@ def draw(axes: Any, chart: Chart, number: int, looks: Mapping[str, Look]) -> Non
     axes.set_axisbelow(True)
 
 
-def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dashes: Any) -> None:
-    """A curve with its intervals; a level as a line across, without marks."""
+def _draw_curve(axes: Any, curve: Curve, name: str, colour: str, mark: str, dashes: Any, aside: float) -> None:
+    """A curve with its intervals, drawn `aside` further right; a level as a line across, without marks."""
+    from matplotlib.transforms import Affine2D
+
     if curve.level:
         dashes = (0, (4, 3)) if dashes == "-" else dashes
         line = axes.axhline(curve.points[0].y, color=colour, linestyle=dashes, linewidth=1.2, label=curve.name)
         line.set_gid(name)
         return
     xs, ys = [point.x for point in curve.points], [point.y for point in curve.points]
+    moved = Affine2D().translate(aside, 0.0) + axes.transData
     look = {"color": colour, "marker": mark, "linestyle": dashes}
-    (line,) = axes.plot(xs, ys, **look, markersize=4.5, linewidth=1.4, label=curve.name)
+    (line,) = axes.plot(xs, ys, **look, markersize=4.5, linewidth=1.4, label=curve.name, transform=moved)
     line.set_gid(name)
     ends = (curve.points[0], curve.points[-1])  # at every point, notes would overlap
     for point in curve.points:
         if point.low is not None:
-            axes.plot([point.x] * 2, [point.low, point.high], color=colour, linewidth=0.8, alpha=0.6)
+            span = [point.x] * 2, [point.low, point.high]
+            axes.plot(*span, color=colour, linewidth=0.8, alpha=0.6, transform=moved)
         if point.note and point in ends and len(curve.points) > 1:
             axes.annotate(
                 point.note.removesuffix(" steps"), (point.x, point.y), (3, 4), textcoords="offset points", fontsize=7

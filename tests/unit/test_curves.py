@@ -85,6 +85,10 @@ def test_minutes_by_hand():
     }
     ends = {(point.x, point.low, point.high) for curve in chart.curves for point in curve.points}
     assert ends == {(0, None, None), (4, None, None), (9, 41.0, 46.0), (5, None, None)}
+    shared = [snapshot("lc", "smollm2_lc", 12, gpu_share=0.5), snapshot("ddot-t", "smollm2_ddot_t", 12, gpu_share=0.25)]
+    (chart,) = quality([*rows[:1], *shared], "minutes")
+    assert chart.x == "whole-GPU minutes of training"
+    assert data(chart) == {"LC": [(6, 40.0), (9, 43.0)], "DDOT-T": [(3, 40.0)]}
     seeds = [snapshot("lc", "smollm2_lc", 4, seed=seed, intervals={"bleu4": [0.0, 99.0]}) for seed in (0, 1)]
     (point,) = quality(seeds, "minutes")[0].curves[0].points
     assert (point.low, point.high) == (40.0, 40.0)  # over seeds
@@ -164,6 +168,24 @@ def test_the_drawing_holds_the_data():
                 else:
                     assert drawn == [(point.x, point.y) for point in curve.points]
             assert not lines
+
+
+def test_snapshots_of_the_same_minute_are_drawn_beside_each_other():
+    snapshots = [(name, minutes) for minutes in (1, 3) for name in ("lc", "ddot-u", "ddot-t")]
+    about = {"intervals": {"bleu4": [30.0, 50.0]}}
+    rows = [row(name, model=f"{name}-{at}", recipe=name, own_seconds=60.0 * at, **about) for name, at in snapshots]
+    (chart,) = quality(rows, "minutes")
+    with canvas(5.0, 4.0) as figure:
+        axes = figure.add_subplot()
+        draw(axes, chart, 0, looks_of([chart]))
+        lines = [line for line in axes.lines if line.get_gid()]
+        places = [line.get_transform().transform(line.get_xydata())[0, 0] for line in lines]
+        assert [line.get_xdata()[0] for line in lines] == [1, 1, 1]  # the data stay as they are
+        assert len(set(places)) == 3
+        assert places == sorted(places)
+        intervals = [line for line in axes.lines if not line.get_gid()]
+        drawn = {round(float(line.get_transform().transform(line.get_xydata())[0, 0]), 6) for line in intervals}
+        assert {round(float(place), 6) for place in places} < drawn
 
 
 def test_a_method_has_its_colour_and_no_two_curves_look_alike():
