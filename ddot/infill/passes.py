@@ -469,10 +469,12 @@ def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[No
         for family in families:
             yield from Family(engine, family).steps()
         return
-    pools = [(together(engine).pool(max(each.columns for each in family)), family) for family in families]
-    for pool, family in pools:
-        pool.add(family)
+    pools = list[tuple[Pool, Sequence[Candidate]]]()
     try:
+        for family in families:  # each is added at once: a batch that nobody waits for may be forgotten
+            pool = together(engine).pool(max(each.columns for each in family))
+            pool.add(family)
+            pools.append((pool, family))
         for pool, family in pools:
             seen = -1
             while not all(each.draft.done for each in family):

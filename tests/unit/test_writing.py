@@ -348,6 +348,17 @@ def test_standing_batches_of_widths_not_used_for_long_are_forgotten():
     assert shared.passes == 100  # a clock, by which others wait: it never goes back
 
 
+def test_texts_of_one_width_share_a_standing_batch_however_many_widths_a_list_has(monkeypatch):
+    made, init = [], Pool.__init__
+    monkeypatch.setattr(
+        Pool, "__init__", lambda pool, engine, columns: made.append(columns) or init(pool, engine, columns)
+    )
+    texts = ["The lamp" + " ___{64} hall" * blanks + " ___{1} open." for blanks in range(7)]
+    with torch.inference_mode():
+        next(write([window(text) for text in texts * 2], Engine(NETWORK, TOKENIZER, EIGHT)))
+    assert len(made) == len(set(made)) == 7
+
+
 def test_graphs_of_sizes_not_used_for_long_are_forgotten():
     shared = Together(Engine(NETWORK, TOKENIZER, EIGHT))
     often = shared.graph((0,), len)
