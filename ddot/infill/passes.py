@@ -285,6 +285,7 @@ class Pool(Rows):
     def __init__(self, engine: Engine, columns: int):
         super().__init__(engine, [None] * (engine.shape.rows * CANDIDATES))
         self.standing = Standing(engine.model, len(self.rows), columns)
+        self.read_slots = Graph(self.standing.read)  # with memory of its own: `hidden` outlasts what others compute
         self.graphs: dict[tuple[int, ...], Graph[Tensor]] = {}  # of choices and of beginnings, by size
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
@@ -384,7 +385,8 @@ class Pool(Rows):
         self.counts = [0 if each is None else 1 for each in self.rows]
         if going:
             places = [0 if each is None else each.offset + each.draft.read for each in self.rows]
-            self.hidden = self.standing.read(slots, places)
+            given = torch.tensor([*zip(*slots, strict=True), places])
+            self.hidden = self.read_slots(given, device=self.engine.model.device)
         self.a_pass = time.perf_counter() - begin
 
 
