@@ -863,7 +863,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "self.tired.scatter_(1, token, self.engine.fresh.cost[token])",
                 "pass",
             ),
-            ("a clock that goes back when a batch is forgotten", "self.past_passes += pool.passes", "pass"),
+            ("a clock that goes back when a batch is forgotten", "self.past_passes += self.pools.pop(other).passes", "self.pools.pop(other)"),
             (
                 "a nucleus that is not cut",
                 "chances = chances * (chances.cumsum(-1) - chances < top_p)",

@@ -6,6 +6,7 @@ of many families, of many requests, read together; a family that is written leav
 (continuous batching). There every pass has the same shape, so an answer is the same alone.
 """
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -292,7 +293,12 @@ class Pool(Rows):
         self.counts = [0] * len(self.rows)
         self.waiting: list[list[Candidate]] = []
         self.lock, self.waited, self.passes, self.a_pass = threading.Lock(), 0, 0, 0.0
-        self.failed: BaseException | None = None
+        self.failed: str | None = None  # what went wrong; the error itself would keep this batch in memory
+
+    @property
+    def busy(self) -> bool:
+        """Whether candidates wait or are under way."""
+        return self.failed is None and bool(self.waiting or self.under_way())
 
     def add(self, family: Sequence[Candidate]) -> None:
         """Let a family wait for rows; one that is larger than the batch, in parts."""
@@ -316,7 +322,7 @@ class Pool(Rows):
                 self._admit()
                 self._pass()
             except BaseException as error:
-                self.failed = error
+                self.failed = str(error)
                 raise
 
     def _admit(self) -> None:
@@ -420,25 +426,23 @@ class Together:
 
     @property
     def busy(self) -> bool:
-        return any(pool.failed is None and (pool.waiting or pool.under_way()) for pool in list(self.pools.values()))
+        return any(pool.busy for pool in list(self.pools.values()))
 
     def pool(self, columns: int) -> Pool:
         """The standing batch for rows of so many columns; a new one if the last has failed. Few that are idle stay."""
         with self.lock:
             pool = self.pools.get(columns)
             if pool is None or pool.failed is not None:
-                self._leave(columns)
-                idle = [other for other, each in self.pools.items() if not (each.waiting or each.under_way())]
-                for other in idle[: max(0, len(idle) - _IDLE)]:
-                    self._leave(other)
+                failed = [other for other, each in self.pools.items() if each.failed is not None]
+                idle = [other for other, each in self.pools.items() if not each.busy and other not in failed]
+                for other in [*failed, *idle[: max(0, len(idle) - _IDLE)]]:
+                    self.past_passes += self.pools.pop(other).passes
+                if failed:
+                    gc.collect()  # perhaps for want of memory, and errors keep the frames that hold its rows
                 pool = Pool(self.engine, columns)
             self.pools.pop(columns, None)
             self.pools[columns] = pool  # last used last
             return pool
-
-    def _leave(self, columns: int) -> None:
-        if pool := self.pools.pop(columns, None):
-            self.past_passes += pool.passes
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
         """A computation on tensors of these sizes, the same each time. Those not used for long are forgotten."""
