@@ -292,7 +292,7 @@ class Pool(Rows):
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
         self.counts = [0] * len(self.rows)
         self.waiting: list[list[Candidate]] = []
-        self.lock, self.waited, self.passes, self.a_pass = threading.Lock(), 0, 0, 0.0
+        self.lock, self.waited, self.passes, self.a_pass = threading.RLock(), 0, 0, 0.0
         self.failed: str | None = None  # what went wrong; the error itself would keep this batch in memory
 
     @property
@@ -422,7 +422,7 @@ class Together:
         self.texts: list[Any] = []
         self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # as a pool's: steps that nobody wants may be collected, and end, at any moment
 
     @property
     def busy(self) -> bool:

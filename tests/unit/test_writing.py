@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import itertools
 import re
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -285,6 +286,34 @@ def test_whoever_leaves_a_standing_batch_frees_its_rows():
         rows = {id(each.window.view) for each in pool.rows if each is not None}
         assert len(rows) == 1
         assert result_of(staying)[0].best == result_of(answers([requests[1]], model(EIGHT).engine))[0].best
+
+
+@pytest.mark.parametrize("where", ["written", "judged"])
+def test_steps_that_end_in_the_middle_of_a_pass_of_others_stop_nobody(where, monkeypatch):
+    """As those that nobody holds end when Python searches for cycles, which it may do in any line."""
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    requests = [model(EIGHT).request(text) for text in ("The lamp ___{1} open.", "The dog ___{5} open.")]
+    alone = result_of(model(EIGHT).steps(requests[1])).best
+    leaving = answers([requests[0]], engine)
+    done, choose, plainly = [], Pool.choose, writing._plainly
+
+    def fill():
+        with torch.inference_mode():
+            next(leaving)
+            while where == "judged" and not engine.together.texts:
+                next(leaving)
+            if where == "written":
+                monkeypatch.setattr(Pool, "choose", lambda *given: leaving.close() or choose(*given))
+            else:
+                monkeypatch.setattr(writing, "_plainly", lambda *given: leaving.close() or plainly(*given))
+            done.append(result_of(answers([requests[1]], engine))[0].best)
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert done == [alone]
+    assert not engine.together.busy
+    assert engine.together.texts == []
 
 
 def test_a_standing_batch_that_fails_is_replaced():
