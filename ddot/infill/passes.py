@@ -149,7 +149,7 @@ class Rows:
         given = [each.window.view.prompt.example.tokens for each in come.values()]
         places = np.repeat(list(come), [len(tokens) for tokens in given]), np.concatenate(given)
         row, token = sent(torch.from_numpy(np.stack(places)), cost.device)
-        self.tired[row] = 0.0
+        self.tired.index_fill_(0, sent(torch.tensor(list(come)), cost.device), 0.0)
         self.tired[row, token] = cost[token]
 
     def under_way(self) -> dict[int, Candidate]:
