@@ -57,7 +57,7 @@ class Coming:
             self.numbers = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
             self.numbers.copy_(numbers, non_blocking=True)
             self.event = torch.cuda.Event()
-            self.event.record()
+            self.event.record(torch.cuda.current_stream(numbers.device))  # the current device may be another
 
     @property
     def here(self) -> bool:
