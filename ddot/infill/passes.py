@@ -37,7 +37,7 @@ _FORBIDDEN, _MOST_FORBIDDEN = 512, 4096  # tokens in all rows, of choices that a
 _NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
 _COLUMNS = 128  # rows of a standing batch have a multiple of so many
 _IDLE = 3  # standing batches that stay in memory for texts of their width to come: wide ones take gigabytes
-_GRAPHS = 32  # sizes whose graphs are kept: each holds memory for its results
+_GRAPHS = 32  # sizes of judged texts whose graphs are kept
 _FIRST = threading.Lock()
 
 
