@@ -863,7 +863,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "self.tired.scatter_(1, token, self.engine.fresh.cost[token])",
                 "pass",
             ),
-            ("a clock that goes back when a batch is forgotten", "self.past_passes += pool.passes", "pass"),
+            (
+                "a clock that goes back when a batch is forgotten",
+                "self.past_passes += self.pools.pop(other).passes",
+                "self.pools.pop(other)",
+            ),
             (
                 "a nucleus that is not cut",
                 "chances = chances * (chances.cumsum(-1) - chances < top_p)",
@@ -871,7 +875,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("outlines that are told nothing", "length[gap.after] = gap.told", "pass"),
             ("no end in the score", "found[mine[-1]] += likely[done:]", "pass"),
-            ("rows that keep the penalties of those before", "self.tired[row] = 0.0", "pass"),
+            (
+                "rows that keep the penalties of those before",
+                "self.tired.index_fill_(0, sent(torch.tensor(list(come)), cost.device), 0.0)",
+                "pass",
+            ),
             ("rows that are never freed", "self.rows = [going.get(row) for row in range(len(self.rows))]", "pass"),
             ("a pass for everyone who waits", "if seen == pool.passes:", "if True:"),
             ("siblings that forget their outline", "self.outline = sibling.outline", "self.outline = []"),

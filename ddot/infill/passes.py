@@ -6,6 +6,7 @@ of many families, of many requests, read together; a family that is written leav
 (continuous batching). There every pass has the same shape, so an answer is the same alone.
 """
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ _FORBIDDEN, _MOST_FORBIDDEN = 512, 4096  # tokens in all rows, of choices that a
 _NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
 _COLUMNS = 128  # rows of a standing batch have a multiple of so many
 _IDLE = 3  # standing batches that stay in memory for texts of their width to come: wide ones take gigabytes
-_GRAPHS = 32  # sizes whose graphs are kept: each holds memory for its results
+_GRAPHS = 32  # sizes of judged texts whose graphs are kept
 _FIRST = threading.Lock()
 
 
@@ -148,7 +149,7 @@ class Rows:
         given = [each.window.view.prompt.example.tokens for each in come.values()]
         places = np.repeat(list(come), [len(tokens) for tokens in given]), np.concatenate(given)
         row, token = sent(torch.from_numpy(np.stack(places)), cost.device)
-        self.tired[row] = 0.0
+        self.tired.index_fill_(0, sent(torch.tensor(list(come)), cost.device), 0.0)
         self.tired[row, token] = cost[token]
 
     def under_way(self) -> dict[int, Candidate]:
@@ -285,13 +286,19 @@ class Pool(Rows):
     def __init__(self, engine: Engine, columns: int):
         super().__init__(engine, [None] * (engine.shape.rows * CANDIDATES))
         self.standing = Standing(engine.model, len(self.rows), columns)
+        self.read_slots = Graph(self.standing.read)  # with memory of its own: `hidden` outlasts what others compute
         self.graphs: dict[tuple[int, ...], Graph[Tensor]] = {}  # of choices and of beginnings, by size
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
         self.counts = [0] * len(self.rows)
         self.waiting: list[list[Candidate]] = []
-        self.lock, self.waited, self.passes, self.a_pass = threading.Lock(), 0, 0, 0.0
-        self.failed: BaseException | None = None
+        self.lock, self.waited, self.passes, self.a_pass = threading.RLock(), 0, 0, 0.0
+        self.failed: str | None = None  # what went wrong; the error itself would keep this batch in memory
+
+    @property
+    def busy(self) -> bool:
+        """Whether candidates wait or are under way."""
+        return self.failed is None and bool(self.waiting or self.under_way())
 
     def add(self, family: Sequence[Candidate]) -> None:
         """Let a family wait for rows; one that is larger than the batch, in parts."""
@@ -315,7 +322,7 @@ class Pool(Rows):
                 self._admit()
                 self._pass()
             except BaseException as error:
-                self.failed = error
+                self.failed = str(error)
                 raise
 
     def _admit(self) -> None:
@@ -384,7 +391,8 @@ class Pool(Rows):
         self.counts = [0 if each is None else 1 for each in self.rows]
         if going:
             places = [0 if each is None else each.offset + each.draft.read for each in self.rows]
-            self.hidden = self.standing.read(slots, places)
+            given = torch.tensor([*zip(*slots, strict=True), places])
+            self.hidden = self.read_slots(given, device=self.engine.model.device)
         self.a_pass = time.perf_counter() - begin
 
 
@@ -414,29 +422,27 @@ class Together:
         self.texts: list[Any] = []
         self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # as a pool's: steps that nobody wants may be collected, and end, at any moment
 
     @property
     def busy(self) -> bool:
-        return any(pool.failed is None and (pool.waiting or pool.under_way()) for pool in list(self.pools.values()))
+        return any(pool.busy for pool in list(self.pools.values()))
 
     def pool(self, columns: int) -> Pool:
         """The standing batch for rows of so many columns; a new one if the last has failed. Few that are idle stay."""
         with self.lock:
             pool = self.pools.get(columns)
             if pool is None or pool.failed is not None:
-                self._leave(columns)
-                idle = [other for other, each in self.pools.items() if not (each.waiting or each.under_way())]
-                for other in idle[: max(0, len(idle) - _IDLE)]:
-                    self._leave(other)
+                failed = [other for other, each in self.pools.items() if each.failed is not None]
+                idle = [other for other, each in self.pools.items() if not each.busy and other not in failed]
+                for other in [*failed, *idle[: max(0, len(idle) - _IDLE)]]:
+                    self.past_passes += self.pools.pop(other).passes
+                if failed:
+                    gc.collect()  # perhaps for want of memory, and errors keep the frames that hold its rows
                 pool = Pool(self.engine, columns)
             self.pools.pop(columns, None)
             self.pools[columns] = pool  # last used last
             return pool
-
-    def _leave(self, columns: int) -> None:
-        if pool := self.pools.pop(columns, None):
-            self.past_passes += pool.passes
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
         """A computation on tensors of these sizes, the same each time. Those not used for long are forgotten."""
@@ -469,10 +475,12 @@ def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[No
         for family in families:
             yield from Family(engine, family).steps()
         return
-    pools = [(together(engine).pool(max(each.columns for each in family)), family) for family in families]
-    for pool, family in pools:
-        pool.add(family)
+    pools = list[tuple[Pool, Sequence[Candidate]]]()
     try:
+        for family in families:  # each is added at once: a batch that nobody waits for may be forgotten
+            pool = together(engine).pool(max(each.columns for each in family))
+            pool.add(family)
+            pools.append((pool, family))
         for pool, family in pools:
             seen = -1
             while not all(each.draft.done for each in family):

@@ -57,7 +57,7 @@ class Coming:
             self.numbers = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
             self.numbers.copy_(numbers, non_blocking=True)
             self.event = torch.cuda.Event()
-            self.event.record()
+            self.event.record(torch.cuda.current_stream(numbers.device))  # the current device may be another
 
     @property
     def here(self) -> bool:
@@ -171,7 +171,6 @@ class Standing:
         self.slots = [torch.full((rows, columns), each, device=model.device) for each in self.empty]
         self.past: Float[Tensor, "blocks 2 rows columns K D"] | None = None
         self.rows = torch.arange(rows, device=model.device)
-        self.graph = Graph(self._read)
 
     def put(self, rows: Int[Tensor, "n"], line: Line, source: Int[Tensor, "n"]) -> None:
         """Let rows hold what some rows of a line have read."""
@@ -188,11 +187,8 @@ class Standing:
                 self.past = both[0].new_zeros(shape)
             self.past[block][:, rows, :width] = torch.stack(both)[:, source[:, None], before]
 
-    def read(self, slots: Sequence[Slot], places: Sequence[int]) -> Float[Tensor, "B d"]:
-        """The hidden vectors of one more slot of each row, at these places."""
-        return self.graph(torch.tensor([*zip(*slots, strict=True), places]), device=self.rows.device)
-
-    def _read(self, given: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
+    def read(self, given: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
+        """The hidden vectors of one more slot of each row: its token, told gap length, hint and place."""
         x, gap_length, hint, self.at = given
         self.seen = torch.arange(self.columns, device=self.rows.device) <= self.at[:, None]
         new = (x, hint, gap_length, self.at.float())
