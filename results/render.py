@@ -89,10 +89,10 @@ def answers() -> str:
             f"finds most of the gaps ({shares('ddot-t', 'gaps_found')} on news and reviews; learned counts, after "
             f"FlexMDM, {shares('flexible', 'gaps_found')}) but writes into wrong ones in "
             f"{shares('ddot-t', 'gaps_extra')} of the texts ({shares('flexible', 'gaps_extra')}).",
-            f"- **How good is the product?** ROUGE-1 {stories['rouge1']:.1f} on {stories['items']:,} ROCStories without "
-            f"being told the length ({told['rouge1']:.1f} told), where the published DiffuGPT small has 13.7 and "
-            f"medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words, the length not "
-            f"told; its base, which sees only the text before the blank, {people['base']:.2f}.",
+            f"- **How good is the product?** ROUGE-1 {stories['rouge1']:.1f} on {stories['items']:,} ROCStories "
+            f"without being told the length ({told['rouge1']:.1f} told), where the published DiffuGPT small has 13.7 "
+            f"and medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words, the length "
+            f"not told; its base, which sees only the text before the blank, {people['base']:.2f}.",
             f"- **Does the paper's claim hold here?** Against PoP yes: {apart('pop', 'bleu4')} BLEU-4 for DDOT-U on "
             "news and reviews, after 300 s each. Against LC, on blocks, in success yes; in BLEU-4 it takes minutes, "
             f"or our start. DDOT-U − LC: {apart('lc', 'bleu4')} after 300 s from a longer trained start; from that of "
