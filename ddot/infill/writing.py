@@ -214,7 +214,7 @@ def _judge_together(asked: Sequence[_Asked], engine: Engine) -> Steps[None]:
             with shared.lock:
                 coming = [each.judged for each in asked if each.judged]
                 if len(coming) == len(asked) and (not shared.busy or all(each.here for each in coming)):
-                    return  # or else the numbers of others' passes are worth more than waiting for these
+                    return  # otherwise let others go on until the numbers are here
                 passes = shared.passes
                 if waiting := [each for each in asked if each.judged is None]:
                     _judge_some(waiting[0], engine, at_once=passes == seen)  # if nobody writes, nobody will come
