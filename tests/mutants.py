@@ -1576,6 +1576,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         ],
     ),
     (
+        "integration/test_shared.py",
+        "serve/shared.py",
+        [("requests closed in silence", "return _cancel(under_way)", "return")],
+    ),
+    (
+        "integration/test_shared.py",
+        "serve/processes.py",
+        [("a batch still computed at exit", "self.model.close()", "pass")],
+    ),
+    (
         "unit/test_jobs.py",
         "serve/jobs.py",
         [

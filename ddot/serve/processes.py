@@ -85,6 +85,8 @@ class Filling:
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
+        if isinstance(self.model, Shared):
+            self.model.close()
 
 
 def _work(model: Model, there: Connection, here: Connection) -> None:

@@ -29,8 +29,14 @@ class Shared(Model):
     def __init__(self, model: Model):
         super().__init__(model.denoiser, model.tokenizer, model.name, model.threads, model.engine.shape)
         self.lock = threading.Lock()
-        self.waiting: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
-        threading.Thread(target=self._work, daemon=True, name="batches").start()
+        self.waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self.worker = threading.Thread(target=self._work, daemon=True, name="batches")
+        self.worker.start()
+
+    def close(self) -> None:
+        """Cancel what is under way and wait for the thread: an interpreter that exits while it computes aborts."""
+        self.waiting.put(None)
+        self.worker.join()
 
     def steps(self, request: Request) -> Steps[Answers]:
         """The answers to a request, computed with those of others; to stop reading is to leave."""
@@ -58,7 +64,10 @@ class Shared(Model):
             come = [] if under_way else [self.waiting.get()]
             while not self.waiting.empty():
                 come.append(self.waiting.get())
-            under_way += map(self._begun, chunks(come, 1 if self.engine.writes else self.engine.shape.rows))
+            wanted = [each for each in come if each is not None]
+            under_way += map(self._begun, chunks(wanted, 1 if self.engine.writes else self.engine.shape.rows))
+            if len(wanted) < len(come):
+                return _cancel(under_way)
             with self._computing():
                 under_way = [next_one for each in under_way for next_one in self._stepped(each)]
 
@@ -85,3 +94,10 @@ class Shared(Model):
             with suppress(InvalidStateError):
                 group[0][1].set_exception(error)
         return []
+
+
+def _cancel(under_way: list[UnderWay]) -> None:
+    for steps, group in under_way:
+        steps.close()
+        for _, future in group:
+            future.cancel()

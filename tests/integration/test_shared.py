@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -31,7 +33,8 @@ def alone(folder):
 
 @pytest.fixture(scope="module")
 def shared(alone):
-    return Shared(alone)
+    with closing(Shared(alone)) as model:
+        yield model
 
 
 def requests(model):
@@ -69,6 +72,23 @@ def test_whoever_leaves_or_fails_disturbs_nobody(alone, shared):
         shared.lock.acquire()
 
 
+def test_closing_cancels_what_is_under_way_and_ends_the_thread(alone):
+    shared = Shared(alone)
+    closer = threading.Thread(target=shared.close)
+    with shared.lock:  # held before the first step of the first request
+        under_way = [shared.steps(each) for each in requests(shared)[:2]]
+        for each in under_way:
+            next(each)
+        closer.start()
+        while shared.waiting.qsize() < 2:
+            time.sleep(0.01)
+    closer.join(60)
+    for each in under_way:
+        with pytest.raises(CancelledError):
+            next(each)
+    assert not shared.worker.is_alive()
+
+
 def test_a_server_is_measured(folder):
     rows = bench.measure(bench.served(str(folder), "cpu", 3), (1, 3), 2, 60.0)
     assert [(row["clients"], row["requests"], row["errors"], row["different_answers"]) for row in rows] == [
@@ -81,7 +101,7 @@ def test_a_server_is_measured(folder):
 
 # Sharing batches as on a GPU, on a machine that has no web framework.
 WITHOUT_A_FRAMEWORK = """
-import sys
+import sys, threading
 sys.modules |= dict.fromkeys(["fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"])
 import ddot
 from ddot.infill.engine import Shape
@@ -94,6 +114,7 @@ class Batches(processes.Filling):
 bench.Filling = Batches
 for row in bench.measure(bench.in_process(lambda: ddot.load(sys.argv[1], "cpu"), 5), (1, 5), 2, 60.0):
     print(row["clients"], row["requests"], row["errors"], row["different_answers"])
+assert "batches" not in [thread.name for thread in threading.enumerate()]
 """
 
 
