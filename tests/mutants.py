@@ -834,6 +834,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "infill/draft.py",
         [
             ("blanks that end too soon", "ends = RULES if missing == 0 and", "ends = RULES if"),
+            ("drafts compared by all gaps", "reached = self.now + 1", "reached = len(self.gaps)"),
+            ("drafts of which the worst is expected", "self.fluency(reached, _AT_BEST)", "self.fluency(reached)"),
             (
                 "too many words",
                 "self._closing(tokens) if blank.most is not None and words >= blank.most else LATER + kind",
@@ -873,6 +875,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "chances = chances * (chances.cumsum(-1) - chances < top_p)",
                 "chances = chances * 1",
             ),
+            (
+                "losers that others give up for",
+                "if each.draft.done and not each.given_up]",
+                "if each.draft.done]",
+            ),
             ("outlines that are told nothing", "length[gap.after] = gap.told", "pass"),
             ("no end in the score", "found[mine[-1]] += likely[done:]", "pass"),
             (
@@ -902,6 +909,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "infill/writing.py",
         [
             ("texts that wait for ever", "at_once=passes == seen", "at_once=False"),
+            (
+                "words avoided and no other way to say it",
+                "if each.window.one and not each.window.settings.avoid)",
+                "if each.window.one)",
+            ),
+            ("one answer where several are wanted", "if each.window.one and not", "if not"),
+            ("nobody gives up", "each.rivals = rivals", "pass"),
             ("texts of somebody who has left", "if each not in asked]", "if True]"),
             ("texts judged with any others", "if each.size == mine.size and each is not mine]", "if each is not mine]"),
         ],
@@ -1574,6 +1588,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "if not 1 <= len(prompts) <= MOST_N:",
             ),
         ],
+    ),
+    (
+        "unit/test_int8.py",
+        "network/denoiser.py",
+        [("rows that are rounded as many as there are", "_FEWEST = 16", "_FEWEST = 0")],
     ),
     (
         "integration/test_shared.py",

@@ -132,7 +132,8 @@ def drawn(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
     while under_way := [attempt for attempt in attempts if not attempt.done]:
         seen = {tuple(attempt.raw): attempt.window(engine.tokenizer) for attempt in under_way}
         windows = [replace(seen[tuple(attempt.raw)], draw=attempt.number) for attempt in under_way]
-        for attempt, each in zip(under_way, (yield from write(windows, engine, scored=False)), strict=True):
+        results = yield from write(windows, engine, scored=False)
+        for attempt, each in zip(under_way, results.values(), strict=True):
             attempt.take(each, _spelt(each, engine))
     return [attempt.answer for attempt in attempts]
 
@@ -151,7 +152,7 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
 
 
 def answers(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
-    """The answers to all requests, best first; they always include the one that n = 1 gives.
+    """The answers to all requests, best first; of n > 1 nearly always the one that n = 1 gives is among them.
 
     `watched`: some steps show the states of all that is filled.
     """
@@ -230,7 +231,8 @@ def _candidates(windows: Sequence[Window], wanted: Sequence[int], engine: Engine
         if not more:
             break
         results = yield from write([part for _, part in more], engine)
-        for (i, part), filled in zip(more, results, strict=True):
+        for number, filled in results.items():
+            i, part = more[number]
             found[i][part.draw] = filled
     return found
 
@@ -248,7 +250,7 @@ def _alone(window: Window) -> int:
 
 
 def _best(found: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:
-    """The n best candidates that differ and hold nothing to be avoided, among them the one that n = 1 gives."""
+    """The n best candidates that differ and hold nothing to be avoided, and the best of those that n = 1 has."""
     differ: dict[tuple[str, ...], int] = {}
     for number in sorted(found):
         if not engine.avoided(window, found[number].tokens):

@@ -17,7 +17,11 @@ from ddot.infill.view import TOKENS_A_WORD, View
 _LONGEST = 48  # tokens of a blank that asks for no number of words
 _A_SENTENCE = 3  # words that a blank between sentences must have to be taken for one
 _FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothing to say
+# The score of a fill, chosen on dev sets by ROUGE and length error (docs/log.md): 1 is the mean of its
+# log-probabilities, which favours long fills, 0 their sum, which favours short ones.
+_BREVITY = 0.85
 _LIKELY = np.log(0.2)  # an end that needs no better place
+_AT_BEST, _WORSE = 4, 0.2  # a draft is behind if, with so many certain tokens more, its score is so much worse
 _AS_GOOD = 1.0  # nats below the likeliest end of a text that is cut: the last such place is taken
 # Words after which an English text goes on.
 _MORE_FOLLOWS = (
@@ -119,6 +123,11 @@ def _told(blank: Blank) -> int:
     if blank.most is None or not blank.least or blank.most > 2 * blank.least + 2:
         return UNKNOWN_LENGTH
     return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2))
+
+
+def fluency(chances: Sequence[float], more: int = 0) -> float:
+    """How well a fill reads from its log-probabilities, and from as many `more` tokens that are certain."""
+    return sum(chances) / max(1, len(chances) + more) ** _BREVITY
 
 
 @dataclass
@@ -301,6 +310,17 @@ class Draft:
             return not text[-1].isdigit()  # a number may go on
         ended = text[-1] in ".!?" and following[0].isupper()  # the next sentence, glued
         return ended or not (self.alphabet.word[tokens[length]] or following[0] in "-'’")
+
+    def fluency(self, gaps: int, more: int = 0) -> float:
+        """The mean over the first `gaps`, to the last of which `more` certain tokens are added."""
+        *before, last = self.written[:gaps]
+        return (sum(fluency(each.all_chances) for each in before) + fluency(last.all_chances, more)) / gaps
+
+    def is_behind(self, others: Sequence["Draft"]) -> bool:
+        """Whether one of others, which are done, reads better even if this one goes on very well."""
+        reached = self.now + 1
+        at_best = self.fluency(reached, _AT_BEST) if others else 0.0
+        return any(at_best < each.fluency(reached) - _WORSE for each in others)
 
     def unread(self) -> Iterator[tuple[int, int]]:
         """(token, told gap length) of what is written and not read yet."""

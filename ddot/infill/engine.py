@@ -121,6 +121,11 @@ class Window:
         """Whether there is anything to choose."""
         return any(blank.most != 0 for blank in self.blanks)
 
+    @property
+    def one(self) -> bool:
+        """Whether only the best of its candidates is wanted."""
+        return self.settings.n == 1 or self.number > 0
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -68,6 +68,8 @@ class Candidate:
             banned=(*engine.spellings(tuple(window.settings.avoid)), *banned),
         )
         self.key = Sample(window, None).key
+        self.rivals: Sequence[Candidate] = ()  # it gives up where one of these is hardly to be beaten
+        self.given_up = False
         self.start = time.perf_counter() if start is None else start
         self.reading = 0.0  # seconds until its first gap was reached
         self.offset = len(self.outline)  # of the text in its row
@@ -106,6 +108,12 @@ class Candidate:
         """Note that `count` tokens of the text were read; whether a token is to be chosen after the last of them."""
         self.draft.read += count
         return count > 0 and self.draft.read == len(self.draft.text)
+
+    def race(self) -> None:
+        """Give up if a rival that is written is hardly to be beaten."""
+        others = [each.draft for each in self.rivals if each.draft.done and not each.given_up]
+        self.given_up = not self.draft.done and self.draft.is_behind(others)
+        self.draft.done |= self.given_up
 
     def by_blank(self) -> tuple[list[Tokens], list[list[float]]]:
         """For each blank its tokens and the log-probabilities of its predictions."""
@@ -175,6 +183,8 @@ class Rows:
         for row, each in asked.items():
             chosen, chance, end = rows[row]
             each.draft.take(int(chosen), chance, end)
+        for each in asked.values():
+            each.race()
         return list(asked)
 
     def _wanted(self, asked: Mapping[int, Candidate]) -> "Wanted":

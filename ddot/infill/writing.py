@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ddot.core.chunks import in_chunks
+from ddot.infill.draft import fluency
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
 from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
 from ddot.infill.reading import Coming, Line, Slot, arranged
@@ -25,45 +26,60 @@ from ddot.network.denoiser import Denoiser
 T = TypeVar("T")
 
 WARMER = (1.0, 1.4, 1.8, 2.4)  # factors of the temperature while too few candidates differ
-# The score of a fill, chosen on dev sets by ROUGE and length error (docs/log.md): BREVITY 1 is the mean of a fill's
-# log-probabilities, which favours long fills, 0 their sum, which favours short ones; AHEAD given tokens after it count.
-BREVITY, AHEAD, AHEAD_WEIGHT = 0.85, 2, 0.5
+AHEAD, AHEAD_WEIGHT = 2, 0.5  # so many given tokens after a fill count for its score (docs/log.md)
 
 
 def score_of(chances: Sequence[float], ahead: Sequence[float]) -> float:
     """The score of a fill: log-probabilities of its tokens and end, and of the given tokens after it."""
-    own = sum(chances) / max(1, len(chances)) ** BREVITY
-    return own + AHEAD_WEIGHT * sum(ahead) / max(1, len(ahead))
+    return fluency(chances) + AHEAD_WEIGHT * sum(ahead) / max(1, len(ahead))
 
 
-def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Steps[list[Filled]]:
-    """Fill windows, each as the candidate its `draw` says. Those of one view share what is read of it.
+def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Steps[dict[int, Filled]]:
+    """Fill windows, each as the candidate its `draw` says; by number, without those that were given up.
 
-    Equal views do not: what else is in a batch must not change its shape, and with it the rounding.
+    Windows of one view share what is read of it. Equal views do not: what else is in a batch must not change its shape,
+    and with it the rounding.
     """
     first: dict[int, Candidate] = {}
-    candidates = []
-    for window in windows:
-        candidates.append(Candidate(window, engine, sibling=first.get(id(window.view))))
-        first.setdefault(id(window.view), candidates[-1])
-    reading = yield from _write(candidates, engine)
+    candidates: dict[int, Candidate] = {}
+    for number, window in enumerate(windows):
+        candidates[number] = Candidate(window, engine, sibling=first.get(id(window.view)))
+        first.setdefault(id(window.view), candidates[number])
+    if scored:
+        _let_race(candidates.values())
+    reading = yield from _write(candidates.values(), engine)
+    candidates = {number: each for number, each in candidates.items() if not each.given_up}
     for _ in range(TRIES):
         again = {
             number: Candidate(each.window, engine, (*each.banned, *spelt), each.start)
-            for number, each in enumerate(candidates)
+            for number, each in candidates.items()
             if (spelt := engine.avoided(each.window, each.by_blank()[0]))
         }
         if not again:
             break
-        yield from _write(list(again.values()), engine)
-        for number, better in again.items():
-            candidates[number] = better
-    found = [each.by_blank() for each in candidates]
-    ahead = (yield from _ahead(windows, [tokens for tokens, _ in found], engine)) if scored else [f[1] for f in found]
-    return [
-        Filled(tokens, [score_of(*each) for each in zip(chances, after, strict=True)], reading)
-        for (tokens, chances), after in zip(found, ahead, strict=True)
-    ]
+        yield from _write(again.values(), engine)
+        candidates |= again
+    found = {number: each.by_blank() for number, each in candidates.items()}
+    ahead = [chances for _, chances in found.values()]
+    if scored:
+        ahead = yield from _ahead(
+            [windows[number] for number in found], [tokens for tokens, _ in found.values()], engine
+        )
+    return {
+        number: Filled(tokens, [score_of(*each) for each in zip(own, after, strict=True)], reading)
+        for (number, (tokens, own)), after in zip(found.items(), ahead, strict=True)
+    }
+
+
+def _let_race(candidates: Iterable[Candidate]) -> None:
+    """Let candidates give up where only the best is wanted and another will be it.
+
+    Not where words are avoided: the one that is left may use them. Under a time limit there is one candidate.
+    """
+    racing = (each for each in candidates if each.window.one and not each.window.settings.avoid)
+    for rivals in _alike(racing, lambda each: id(each.window.view)):
+        for each in rivals:
+            each.rivals = rivals
 
 
 def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -74,7 +90,7 @@ def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(found.values())
 
 
-def _write(candidates: Sequence[Candidate], engine: Engine) -> Steps[float]:
+def _write(candidates: Iterable[Candidate], engine: Engine) -> Steps[float]:
     """Write candidates to their end; the seconds until the first of them was read up to its first gap."""
     families = _alike((each for each in candidates if not each.draft.done), lambda each: id(each.window.view))
     yield from written(families, engine)

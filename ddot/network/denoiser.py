@@ -73,8 +73,8 @@ class Denoiser(nn.Module):
         d = config.trunk.width
         self.kind = nn.Embedding(HINTS, d)  # of State.hint; stored weights have this name
         self.velocity = nn.Linear(d, 1)
-        self.time = _mlp(2 * _WAVES, d) if config.time else None
-        self.around = _mlp(4 * _WAVES, d) if config.surroundings else None
+        self.time = _MLP(2 * _WAVES, d) if config.time else None
+        self.around = _MLP(4 * _WAVES, d) if config.surroundings else None
         # Embedding and head of gap lengths, under the names in stored weights.
         self.room = nn.Embedding(gap_lengths.CLASSES, d) if config.gap_lengths else None
         self.room_head = nn.Linear(d, gap_lengths.CLASSES) if config.gap_lengths else None
@@ -168,8 +168,24 @@ class Denoiser(nn.Module):
         return self.score.loss(self.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
 
 
-def _mlp(features: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(features, width), nn.SiLU(), nn.Linear(width, width))
+class _MLP(nn.Sequential):
+    """Two layers. Sampling on a CPU, each row gets the same bits however many there are.
+
+    A product with a few rows takes another path through the library, which rounds differently, and 8-bit layers make
+    differences of a last bit a hundred thousand times larger.
+    """
+
+    _FEWEST = 16
+
+    def __init__(self, features: int, width: int):
+        super().__init__(nn.Linear(features, width), nn.SiLU(), nn.Linear(width, width))
+
+    def forward(self, x: Float[Tensor, "*n features"]) -> Float[Tensor, "*n d"]:
+        missing = self._FEWEST - x.shape[:-1].numel()
+        if missing <= 0 or x.device.type != "cpu" or torch.is_grad_enabled():
+            return super().forward(x)
+        rows = torch.cat([x.flatten(0, -2), x.new_zeros(missing, x.shape[-1])])
+        return super().forward(rows)[:-missing].unflatten(0, x.shape[:-1])
 
 
 def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:

@@ -43,28 +43,28 @@ class Int8Linear(nn.Module):
         self.most = most_exact()
 
     def forward(self, x: Float[Tensor, "*n k"]) -> Float[Tensor, "*n m"]:
-        flat, half = x.flatten(0, -2), self.most // 2
-        step = flat.abs().amax(-1, keepdim=True).clamp_(min=1e-12).div_(half)
-        steps = flat / step
+        half = self.most // 2
+        step = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12).div_(half)
+        steps = x / step
         whole = steps.round()
+        rest = (steps - whole).mul_(2 * half).round_() if self.fine else None
         out = self._product(whole)
-        if self.fine:
-            out += self._product((steps - whole).mul_(2 * half).round_()).div_(2 * half)
+        if rest is not None:
+            out += self._product(rest).div_(2 * half)
         out *= step
         if self.bias is not None:
             out += self.bias
-        return out.unflatten(0, x.shape[:-1])
+        return out
 
-    def _product(self, whole: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
-        """The product with whole numbers of magnitude at most `most` / 2."""
+    def _product(self, whole: Float[Tensor, "*n k"]) -> Float[Tensor, "*n m"]:
+        """The product with whole numbers of magnitude at most `most` / 2, which are overwritten."""
         zero = self.most // 2 + 1  # the processor's instruction takes unsigned activations
-        unsigned = whole.add(zero).to(torch.uint8)
-        return _qlinear(unsigned, zero, self.packed, self.scale, self.zero)
+        return _qlinear(whole.add_(zero).to(torch.uint8), zero, self.packed, self.scale, self.zero)
 
 
 def _qlinear(x: Tensor, x_zero: int, packed: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     options: tuple[object, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
-    return torch.ops.onednn.qlinear_pointwise(x, 1.0, x_zero, packed, scale, zero, *options)
+    return torch.ops.onednn.qlinear_pointwise.default(x, 1.0, x_zero, packed, scale, zero, *options)
 
 
 @cache

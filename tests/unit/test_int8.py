@@ -9,6 +9,7 @@ from ddot.core.absorbing import ScoreEntropy
 from ddot.core.codes import NOT_PROMPT, UNKNOWN
 from ddot.core.records import State, Vocabulary
 from ddot.data.tokenizer import learn_bpe
+from ddot.infill.scheduler import one_thread
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.embedded import about, shrink
@@ -111,6 +112,22 @@ def test_network_in_int8_stays_close(config):
     agree = (exact.log_score.softmax(-1) - rough.log_score.softmax(-1)).abs().sum(-1) / 2
     assert float(agree.max()) < 0.1
     assert torch.allclose(exact.velocity, rough.velocity, atol=0.2 * float(exact.velocity.abs().max()))
+
+
+@needs_kernels
+def test_a_row_has_the_same_bits_however_many_there_are():
+    config = DenoiserConfig.extended(LlamaConfig(192, 2, 3, 1, 256, V.rows), V)
+    small = without_values(config)
+    run_in_int8(small, compress(random_network(config).state_dict()))
+    torch.manual_seed(1)
+    x = torch.randint(0, V.base, (7, 1))
+    hint = torch.full_like(x, NOT_PROMPT)
+    state = State(x, torch.rand(7, 1), hint, torch.full_like(x, -1), torch.rand(7))
+    with torch.inference_mode(), one_thread:
+        together = small.eval().read(state)[0]
+        for rows in ([4], [0, 5], [1, 2, 6], [0, 2, 3, 5]):
+            some = State(*(each[rows] for each in (x, state.z, hint, state.gap_length, state.t)))
+            assert torch.equal(small.read(some)[0], together[rows])
 
 
 def test_storage_round_trip():

@@ -73,9 +73,10 @@ def model(shape=ALONE):
     return MODELS[shape]
 
 
-def window(text, located=True, **how):
+def window(text, located=True, n=2, **how):
+    """By default every candidate is written to its end, as several are wanted."""
     template = parse(text)
-    return Window(view(template, TOKENIZER, located), template.blanks, row_keys(0, 1), Settings(), **how)
+    return Window(view(template, TOKENIZER, located), template.blanks, row_keys(0, 1), Settings(n=n), **how)
 
 
 def bits(found):
@@ -136,7 +137,7 @@ def plainly(text):
 @pytest.mark.parametrize("text", TEXTS[:7])
 @torch.no_grad()
 def test_the_greedy_candidate_is_what_a_plain_loop_writes(text, shape):
-    (found,) = result_of(write([window(text)], Engine(NETWORK, TOKENIZER, shape)))
+    (found,) = result_of(write([window(text)], Engine(NETWORK, TOKENIZER, shape))).values()
     tokens, _ = plainly(text)
     assert [each.tolist() for each in found.tokens] == [each.tolist() for each in tokens]
 
@@ -225,11 +226,72 @@ def test_bounds_hold_in_a_hurry(text, seconds, tokens):
 @torch.no_grad()
 def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
     windows, engine = [window(text, draw=draw) for draw in range(3)], Engine(NETWORK, TOKENIZER)
-    written = result_of(write(windows, engine))
+    written = result_of(write(windows, engine)).values()
     judged = result_of(judge(windows, [each.tokens for each in written], engine))
     for one, other in zip(written, judged, strict=True):
         assert one.scores == pytest.approx(other.scores, abs=1e-4)
         assert all(V.sep not in tokens for tokens in one.tokens)
+
+
+@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
+@torch.no_grad()
+def test_a_candidate_gives_up_where_one_that_is_written_is_hardly_to_be_beaten(shape):
+    """As the rule says that is applied, token by token, to candidates that are all written to their end."""
+    given_up = 0
+    for seed, text in ((0, TEXTS[0]), (14, TEXTS[0]), (20, "Nobody ___ barked.")):
+        engine = Engine(network(seed), TOKENIZER, shape)
+        whole = [Candidate(window(text, draw=draw), engine) for draw in range(6)]
+        result_of(writing._write(whole, engine))
+        chances = [each.draft.written[0].all_chances for each in whole]
+        if [each.draft.draws for each in whole] != list(map(len, chances)):
+            continue  # one was cut
+        alive = set(range(6))
+        for now in range(1, max(map(len, chances))):
+            ended = [sum(chances[i]) / len(chances[i]) ** 0.85 for i in alive if len(chances[i]) <= now]
+            alive -= {
+                i
+                for i in alive
+                if len(chances[i]) > now and sum(chances[i][:now]) / (now + 4) ** 0.85 < max(ended, default=-99) - 0.2
+            }
+        one = dataclasses.replace(whole[0].window, settings=Settings())
+        windows = [dataclasses.replace(one, draw=draw) for draw in range(6)]
+        found = result_of(write(windows, engine))
+        assert set(found) == alive
+        given_up += 6 - len(alive)
+        for number, each in found.items():
+            assert [tokens.tolist() for tokens in each.tokens] == [t.tolist() for t in whole[number].by_blank()[0]]
+        for how in (Settings(avoid=("never",)), Settings(n=2)):
+            assert len(result_of(write([dataclasses.replace(each, settings=how) for each in windows], engine))) == 6
+    assert given_up
+
+
+def test_drafts_are_compared_gap_by_gap():
+    engine = Engine(NETWORK, TOKENIZER)
+    lamp, door = (ALPHABET.token_of[word] for word in (" lamp", " door"))
+
+    def written(*chances):
+        made = Candidate(window("The ___ in the ___ open."), engine)
+        for number, chance in enumerate(chances):
+            token = V.sep if chance == "end" else (lamp, door)[number % 2]
+            made.draft.take(token, -0.5 if chance == "end" else chance, -0.5)
+        return made
+
+    def left(*candidates):
+        for each in candidates:
+            each.rivals = candidates
+        for each in candidates:
+            each.race()
+        return [not each.given_up for each in candidates]
+
+    good, bad = (-1.0, "end", -1.0, "end"), (-1.0, "end", -8.0, "end")  # each gap -0.83; -0.83 and -4.71
+    late = (-5.0, "end")  # -5.5 / 2^0.85 = -3.05, and 0 where nothing stands yet
+    assert left(written(*late), written(*bad), written(*good)) == [False, True, True]
+    assert left(written(*late), written(*bad)) == [True, True]
+    assert left(written(*late)) == [True]
+    assert left(written(-1.0, "end"), written(*good)) == [True, True]
+    assert left(written(-4.5), written(*bad)) == [False, True]  # -4.5 / 5^0.85 = -1.15 in the gap that it has reached
+    # What a candidate that has given up would have written is not 0.
+    assert left(written(-2.4), written(-0.1, "end", -10.0), written(-0.1, "end", -8.0, "end")) == [False, True, True]
 
 
 def together(engine, requests, after=1):
@@ -603,7 +665,7 @@ def test_candidates_draw_numbers_of_their_own():
     engine, texts = model().engine, set()
     for key in (row_keys(0, 1), row_keys(1, 1)):
         windows = [dataclasses.replace(window("The ___{6} hall", draw=draw), key=key) for draw in range(1, 5)]
-        texts |= {ALPHABET.spell(each.tokens[0]) for each in result_of(write(windows, engine))}
+        texts |= {ALPHABET.spell(each.tokens[0]) for each in result_of(write(windows, engine)).values()}
     assert len(texts) >= 6
 
 
@@ -631,7 +693,7 @@ def test_no_word_is_glued_to_the_last_that_is_asked_for(text):
         one = window(text)
         windows = [dataclasses.replace(one, draw=draw) for draw in range(6)]
         (gap,) = gaps(one.view, one.blanks, None)
-        for found in result_of(write(windows, Engine(network(seed), TOKENIZER))):
+        for found in result_of(write(windows, Engine(network(seed), TOKENIZER))).values():
             fill = ALPHABET.spell(found.tokens[0])
             assert not re.search(r"[.,;:!?][^\W\d_]", fill.split()[-1]), fill
             if gap.whole and len(found.tokens[0]) < gap.most:
