@@ -152,7 +152,7 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
 
 
 def answers(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
-    """The answers to all requests, best first; of n > 1 nearly always the one that n = 1 gives is among them.
+    """The answers to all requests, best first; they always include the one that n = 1 gives.
 
     `watched`: some steps show the states of all that is filled.
     """
@@ -250,13 +250,14 @@ def _alone(window: Window) -> int:
 
 
 def _best(found: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:
-    """The n best candidates that differ and hold nothing to be avoided, and the best of those that n = 1 has."""
+    """The n best candidates that differ and hold nothing to be avoided, among them the one that n = 1 gives."""
     differ: dict[tuple[str, ...], int] = {}
     for number in sorted(found):
         if not engine.avoided(window, found[number].tokens):
             differ.setdefault(tuple(_spelt(found[number], engine)), number)
     ranked = sorted(differ.values(), key=lambda number: -found[number].score)
-    first = [number for number in ranked if number < _alone(window)][:1] or ranked[:1]
+    alone = [number for number in ranked if number < _alone(window) and not found[number].behind]
+    first = alone[:1] or ranked[:1]
     return [(number, found[number]) for number in [*first, *(each for each in ranked if each not in first)][:n]]
 
 

@@ -126,7 +126,7 @@ def _told(blank: Blank) -> int:
 
 
 def fluency(chances: Sequence[float], more: int = 0) -> float:
-    """How well a fill reads from its log-probabilities, and from as many `more` tokens that are certain."""
+    """How well a fill reads, from its log-probabilities, counting `more` further tokens as certain."""
     return sum(chances) / max(1, len(chances) + more) ** _BREVITY
 
 
@@ -311,16 +311,14 @@ class Draft:
         ended = text[-1] in ".!?" and following[0].isupper()  # the next sentence, glued
         return ended or not (self.alphabet.word[tokens[length]] or following[0] in "-'’")
 
-    def fluency(self, gaps: int, more: int = 0) -> float:
-        """The mean over the first `gaps`, to the last of which `more` certain tokens are added."""
-        *before, last = self.written[:gaps]
-        return (sum(fluency(each.all_chances) for each in before) + fluency(last.all_chances, more)) / gaps
+    def fluency(self, more: int = 0) -> float:
+        """That of the only gap, counting so many further tokens as certain."""
+        (only,) = self.written
+        return fluency(only.all_chances, more)
 
-    def is_behind(self, others: Sequence["Draft"]) -> bool:
-        """Whether one of others, which are done, reads better even if this one goes on very well."""
-        reached = self.now + 1
-        at_best = self.fluency(reached, _AT_BEST) if others else 0.0
-        return any(at_best < each.fluency(reached) - _WORSE for each in others)
+    def is_behind(self, best: float) -> bool:
+        """Whether the only gap would read worse than one of this fluency even if it went on very well."""
+        return self.fluency(_AT_BEST) < best - _WORSE
 
     def unread(self) -> Iterator[tuple[int, int]]:
         """(token, told gap length) of what is written and not read yet."""

@@ -122,7 +122,7 @@ class Window:
         return any(blank.most != 0 for blank in self.blanks)
 
     @property
-    def one(self) -> bool:
+    def wants_one(self) -> bool:
         """Whether only the best of its candidates is wanted."""
         return self.settings.n == 1 or self.number > 0
 
@@ -189,11 +189,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Filled:
-    """The tokens of each blank of a window, the score of each blank (see `scoring`), and the seconds to read it."""
+    """The tokens of each blank of a window, the score of each blank (see `scoring`), and the seconds to read it.
+
+    `behind`: it would have been given up if only one answer were wanted.
+    """
 
     tokens: Sequence[Tokens]
     scores: list[float]
     reading: float
+    behind: bool = False
 
     @property
     def score(self) -> float:

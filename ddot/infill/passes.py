@@ -7,9 +7,11 @@ of many families, of many requests, read together; a family that is written leav
 """
 
 import gc
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,8 +70,8 @@ class Candidate:
             banned=(*engine.spellings(tuple(window.settings.avoid)), *banned),
         )
         self.key = Sample(window, None).key
-        self.rivals: Sequence[Candidate] = ()  # it gives up where one of these is hardly to be beaten
-        self.given_up = False
+        self.race: Race | None = None
+        self.behind = False  # in the race
         self.start = time.perf_counter() if start is None else start
         self.reading = 0.0  # seconds until its first gap was reached
         self.offset = len(self.outline)  # of the text in its row
@@ -109,17 +111,29 @@ class Candidate:
         self.draft.read += count
         return count > 0 and self.draft.read == len(self.draft.text)
 
-    def race(self) -> None:
-        """Give up if a rival that is written is hardly to be beaten."""
-        others = [each.draft for each in self.rivals if each.draft.done and not each.given_up]
-        self.given_up = not self.draft.done and self.draft.is_behind(others)
-        self.draft.done |= self.given_up
-
     def by_blank(self) -> tuple[list[Tokens], list[list[float]]]:
         """For each blank its tokens and the log-probabilities of its predictions."""
         begins = self.engine.alphabet.begins
         parts = [gap.split(each.tokens, begins) for gap, each in zip(self.gaps, self.draft.written, strict=True)]
         return spread(self.window, self.gaps, parts, [each.all_chances for each in self.draft.written])
+
+
+@dataclass
+class Race:
+    """Candidates for a gap of which one will be chosen. `best`: the fluency of the best one that is written."""
+
+    best: float = -math.inf
+
+
+def _race(candidates: Sequence[Candidate]) -> None:
+    """After a token of each: those that will hardly be chosen are behind and, where one answer is wanted, give up."""
+    for each in candidates:
+        if each.race and each.draft.done and not each.behind:
+            each.race.best = max(each.race.best, each.draft.fluency())
+    for each in candidates:
+        if each.race and not each.draft.done:
+            each.behind |= each.draft.is_behind(each.race.best)
+            each.draft.done = each.behind and each.window.wants_one
 
 
 def spread(
@@ -183,8 +197,7 @@ class Rows:
         for row, each in asked.items():
             chosen, chance, end = rows[row]
             each.draft.take(int(chosen), chance, end)
-        for each in asked.values():
-            each.race()
+        _race(list(asked.values()))
         return list(asked)
 
     def _wanted(self, asked: Mapping[int, Candidate]) -> "Wanted":

@@ -16,7 +16,7 @@ from torch import Tensor
 from ddot.core.chunks import in_chunks
 from ddot.infill.draft import fluency
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
-from ddot.infill.passes import CANDIDATES, Candidate, spread, together, written
+from ddot.infill.passes import CANDIDATES, Candidate, Race, spread, together, written
 from ddot.infill.reading import Coming, Line, Slot, arranged
 from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
@@ -48,7 +48,7 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
     if scored:
         _let_race(candidates.values())
     reading = yield from _write(candidates.values(), engine)
-    candidates = {number: each for number, each in candidates.items() if not each.given_up}
+    candidates = {number: each for number, each in candidates.items() if not (each.behind and each.window.wants_one)}
     for _ in range(TRIES):
         again = {
             number: Candidate(each.window, engine, (*each.banned, *spelt), each.start)
@@ -66,20 +66,34 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
             [windows[number] for number in found], [tokens for tokens, _ in found.values()], engine
         )
     return {
-        number: Filled(tokens, [score_of(*each) for each in zip(own, after, strict=True)], reading)
+        number: Filled(
+            tokens,
+            [score_of(*each) for each in zip(own, after, strict=True)],
+            reading,
+            candidates[number].behind,
+        )
         for (number, (tokens, own)), after in zip(found.items(), ahead, strict=True)
     }
 
 
 def _let_race(candidates: Iterable[Candidate]) -> None:
-    """Let candidates give up where only the best is wanted and another will be it.
+    """Let those from which the answer of n = 1 is chosen race, where a window has one gap.
 
-    Not where words are avoided: the one that is left may use them. Under a time limit there is one candidate.
+    With several, a row that leaves would change how the others are padded, and with it their rounding. Not where words
+    are avoided: the one that is left may use them. Under a time limit there is one candidate.
     """
-    racing = (each for each in candidates if each.window.one and not each.window.settings.avoid)
+    racing = (
+        each
+        for each in candidates
+        if len(each.gaps) == 1
+        and each.window.draw < CANDIDATES
+        and each.window.seconds is None
+        and not each.window.settings.avoid
+    )
     for rivals in _alike(racing, lambda each: id(each.window.view)):
+        shared = Race()
         for each in rivals:
-            each.rivals = rivals
+            each.race = shared
 
 
 def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

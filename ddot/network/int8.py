@@ -43,9 +43,9 @@ class Int8Linear(nn.Module):
         self.most = most_exact()
 
     def forward(self, x: Float[Tensor, "*n k"]) -> Float[Tensor, "*n m"]:
-        half = self.most // 2
-        step = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12).div_(half)
-        steps = x / step
+        flat, half = x.flatten(0, -2), self.most // 2
+        step = flat.abs().amax(-1, keepdim=True).clamp_(min=1e-12).div_(half)
+        steps = flat / step
         whole = steps.round()
         rest = (steps - whole).mul_(2 * half).round_() if self.fine else None
         out = self._product(whole)
@@ -54,9 +54,9 @@ class Int8Linear(nn.Module):
         out *= step
         if self.bias is not None:
             out += self.bias
-        return out
+        return out.unflatten(0, x.shape[:-1])
 
-    def _product(self, whole: Float[Tensor, "*n k"]) -> Float[Tensor, "*n m"]:
+    def _product(self, whole: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
         """The product with whole numbers of magnitude at most `most` / 2, which are overwritten."""
         zero = self.most // 2 + 1  # the processor's instruction takes unsigned activations
         return _qlinear(whole.add_(zero).to(torch.uint8), zero, self.packed, self.scale, self.zero)

@@ -47,6 +47,8 @@ class Shared(Model):
                 try:
                     return future.result(_LOOK)
                 except TimeoutError:
+                    if not self.worker.is_alive():
+                        raise RuntimeError("the model is closed; nothing more is filled with it") from None
                     yield Step()
         finally:
             future.cancel()

@@ -139,3 +139,26 @@ def test_ctrl_c_in_the_first_moments(seconds, place, folder):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=100)
     assert (process.returncode, *said) == (130, b"", b"ddot: interrupted\n")
+
+
+# A pool of threads that is idle, handlers for the exit, output that is not flushed.
+LEAVING = """
+import atexit, os, signal, sys
+from concurrent.futures import ThreadPoolExecutor
+from ddot.__main__ import _leave
+pool = ThreadPoolExecutor(1)
+pool.submit(print, "worked").result()
+atexit.register(print, "told")
+if sys.argv[1:]:
+    atexit.register(os.kill, os.getpid(), signal.SIGINT)
+print("last", file=sys.stderr)
+_leave(3)
+"""
+
+
+@pytest.mark.parametrize(("more", "wanted"), [((), (3, "last\n")), (("Ctrl-C",), (130, "last\nddot: interrupted\n"))])
+def test_leaving_waits_for_threads_and_calls_handlers(more, wanted):
+    command = [sys.executable, "-c", LEAVING, *more]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (found.returncode, found.stderr) == wanted
+    assert more or found.stdout == "worked\ntold\n"

@@ -80,13 +80,16 @@ def test_closing_cancels_what_is_under_way_and_ends_the_thread(alone):
         for each in under_way:
             next(each)
         closer.start()
-        while shared.waiting.qsize() < 2:
-            time.sleep(0.01)
+        for _ in range(1000):
+            if shared.waiting.qsize() < 2:
+                time.sleep(0.01)
     closer.join(60)
     for each in under_way:
         with pytest.raises(CancelledError):
             next(each)
     assert not shared.worker.is_alive()
+    with pytest.raises(RuntimeError, match="closed"):
+        result_of(shared.steps(requests(shared)[0]))
 
 
 def test_a_server_is_measured(folder):

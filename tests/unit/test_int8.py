@@ -120,12 +120,12 @@ def test_a_row_has_the_same_bits_however_many_there_are():
     small = without_values(config)
     run_in_int8(small, compress(random_network(config).state_dict()))
     torch.manual_seed(1)
-    x = torch.randint(0, V.base, (7, 1))
+    x = torch.randint(0, V.base, (20, 1))
     hint = torch.full_like(x, NOT_PROMPT)
-    state = State(x, torch.rand(7, 1), hint, torch.full_like(x, -1), torch.rand(7))
+    state = State(x, torch.rand(20, 1), hint, torch.full_like(x, -1), torch.rand(20))
     with torch.inference_mode(), one_thread:
         together = small.eval().read(state)[0]
-        for rows in ([4], [0, 5], [1, 2, 6], [0, 2, 3, 5]):
+        for rows in ([4], [0, 15], [1, 2, 6], [0, 2, 3, 5], list(range(3, 20))):
             some = State(*(each[rows] for each in (x, state.z, hint, state.gap_length, state.t)))
             assert torch.equal(small.read(some)[0], together[rows])
 

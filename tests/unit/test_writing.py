@@ -22,11 +22,11 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Prompted
 from ddot.evaluation.nats import after_outline
 from ddot.infill import writing
-from ddot.infill.answers import answers
+from ddot.infill.answers import _best, answers
 from ddot.infill.draft import gaps
-from ddot.infill.engine import ALONE, Engine, Shape, Window
+from ddot.infill.engine import ALONE, Engine, Filled, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, Pool, Rows, Together, drawn
+from ddot.infill.passes import Candidate, Pool, Race, Rows, Together, _race, drawn
 from ddot.infill.reading import Coming, Graph, Line, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
@@ -235,8 +235,8 @@ def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
 
 @pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
 @torch.no_grad()
-def test_a_candidate_gives_up_where_one_that_is_written_is_hardly_to_be_beaten(shape):
-    """As the rule says that is applied, token by token, to candidates that are all written to their end."""
+def test_a_candidate_gives_up_where_one_that_is_written_can_hardly_be_beaten(shape):
+    """Those that do are the ones found by applying the rule, token by token, to candidates written to their end."""
     given_up = 0
     for seed, text in ((0, TEXTS[0]), (14, TEXTS[0]), (20, "Nobody ___ barked.")):
         engine = Engine(network(seed), TOKENIZER, shape)
@@ -265,33 +265,57 @@ def test_a_candidate_gives_up_where_one_that_is_written_is_hardly_to_be_beaten(s
     assert given_up
 
 
-def test_drafts_are_compared_gap_by_gap():
+@torch.no_grad()
+def test_candidates_race_where_a_window_has_one_gap():
     engine = Engine(NETWORK, TOKENIZER)
+    for text, races in ((TEXTS[0], True), (TEXTS[1], False), ("a ___{0} b ___", True)):
+        for how, wanted in ((Settings(), races), (Settings(n=3), races), (Settings(avoid=("never",)), False)):
+            one = dataclasses.replace(window(text), settings=how)
+            candidates = [Candidate(dataclasses.replace(one, draw=draw), engine) for draw in range(8)]
+            writing._let_race(candidates)
+            assert [each.race is not None for each in candidates] == [wanted] * 6 + [False] * 2
+    hurried = Candidate(window(TEXTS[0], seconds=1.0), engine)
+    writing._let_race([hurried])
+    assert hurried.race is None
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_whoever_is_behind_stays_behind_and_stops_where_one_is_wanted(n):
+    engine, shared = Engine(NETWORK, TOKENIZER), Race()
     lamp, door = (ALPHABET.token_of[word] for word in (" lamp", " door"))
+    good, late = (Candidate(window("The ___ open.", n=n), engine) for _ in range(2))
+    good.race = late.race = shared
+    good.draft.take(lamp, -1.0, -1.0)
+    good.draft.take(V.sep, -0.5, -0.5)
+    late.draft.take(lamp, -9.0, -1.0)  # 9 / 5^0.85 = 2.3
+    _race([late, good])
+    assert shared.best == pytest.approx(-1.5 / 2**0.85)
+    assert (good.behind, late.behind, late.draft.done) == (False, True, n == 1)
+    if n > 1:
+        for number in range(20):
+            late.draft.take((door, lamp)[number % 2], 0.0, -1.0)
+        _race([late])
+        assert late.behind
+        late.draft.take(V.sep, 0.0, 0.0)
+        _race([late])
+        assert late.draft.fluency() > shared.best == good.draft.fluency()
 
-    def written(*chances):
-        made = Candidate(window("The ___ in the ___ open."), engine)
-        for number, chance in enumerate(chances):
-            token = V.sep if chance == "end" else (lamp, door)[number % 2]
-            made.draft.take(token, -0.5 if chance == "end" else chance, -0.5)
-        return made
 
-    def left(*candidates):
-        for each in candidates:
-            each.rivals = candidates
-        for each in candidates:
-            each.race()
-        return [not each.given_up for each in candidates]
+def test_an_answer_that_one_would_not_get_is_not_taken_for_it():
+    nothing = np.zeros(0, np.int64)
+    lamp, door = (np.array([ALPHABET.token_of[word]]) for word in (" lamp", " door"))
+    found = {0: Filled([nothing], [-3.0], 0.0), 1: Filled([lamp], [-2.0], 0.0), 2: Filled([door], [-1.0], 0.0, True)}
+    best = [number for number, _ in _best(found, 2, window("The ___ open."), Engine(NETWORK, TOKENIZER))]
+    assert best == [1, 2]
 
-    good, bad = (-1.0, "end", -1.0, "end"), (-1.0, "end", -8.0, "end")  # each gap -0.83; -0.83 and -4.71
-    late = (-5.0, "end")  # -5.5 / 2^0.85 = -3.05, and 0 where nothing stands yet
-    assert left(written(*late), written(*bad), written(*good)) == [False, True, True]
-    assert left(written(*late), written(*bad)) == [True, True]
-    assert left(written(*late)) == [True]
-    assert left(written(-1.0, "end"), written(*good)) == [True, True]
-    assert left(written(-4.5), written(*bad)) == [False, True]  # -4.5 / 5^0.85 = -1.15 in the gap that it has reached
-    # What a candidate that has given up would have written is not 0.
-    assert left(written(-2.4), written(-0.1, "end", -10.0), written(-0.1, "end", -8.0, "end")) == [False, True, True]
+
+@torch.no_grad()
+def test_the_answer_that_one_gets_is_among_several_though_others_give_up():
+    for seed, text in ((0, TEXTS[0]), (14, TEXTS[0]), (20, "Nobody ___ barked."), (21, "Nobody ___ barked.")):
+        toy = Model(network(seed), TOKENIZER)
+        (one,) = toy.infill(text)
+        for n in (2, 3, 7):
+            assert one.fills in [each.fills for each in toy.infill(text, n=n)]
 
 
 def together(engine, requests, after=1):
