@@ -79,8 +79,9 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
 def _let_race(candidates: Iterable[Candidate]) -> None:
     """Let those from which the answer of n = 1 is chosen race, where a window has one gap.
 
-    With several, a row that leaves would change how the others are padded, and with it their rounding. Not where words
-    are avoided: the one that is left may use them. Under a time limit there is one candidate.
+    With several, short words that fit badly what follows would win too often (docs/log.md), and a row that leaves would
+    change how the others are padded, and with it their rounding. Not where words are avoided: the one that is left may
+    use them. Under a time limit there is one candidate.
     """
     racing = (
         each
