@@ -1,4 +1,4 @@
-"""Commands that draw: watch, plot trajectories, coupling, quality, success, cost."""
+"""Commands that draw: watch, and plot trajectories, coupling, quality, success and cost."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +15,9 @@ Picture = Annotated[Path, typer.Option("--output", "-o", help="A .png or .svg fi
 Rows = Annotated[list[Path], typer.Argument(help="Rows written by ddot evaluate.")]
 Dataset = Annotated[str | None, typer.Option(help="One set. Default: all.")]
 Task = Annotated[str | None, typer.Option(help="free or located. Default: both.")]
-Methods = Annotated[str | None, typer.Option(help="Contenders, separated by commas. Default: all.")]
-Models = Annotated[str | None, typer.Option(help="Models as rows name them, separated by commas. Default: all.")]
+Methods = Annotated[str | None, typer.Option(help="Comma-separated contenders. Default: all.")]
+Models = Annotated[str | None, typer.Option(help="Comma-separated models, as rows name them. Default: all.")]
+Terminal = Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")]
 
 
 @app.command()
@@ -26,7 +27,7 @@ def watch(
     seed: Seed = 0,
     temperature: Temperature = 0.0,
     free: Free = False,
-    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
+    terminal: Terminal = "grid",
     model: ModelName = None,
     delay: Annotated[float, typer.Option(min=0.0, help="Minimum seconds to show each step.")] = 0.15,
     trace: Annotated[Path | None, typer.Option(help="Save every step, to plot later.")] = None,
@@ -35,18 +36,18 @@ def watch(
 
     Example: ddot watch "We were so ___ wedding."
     """
-    how: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "terminal": terminal}
-    request(text, Settings(**how), free)  # mistakes are told before a model is loaded
+    settings: dict[str, Any] = {"steps": steps, "seed": seed, "temperature": temperature, "terminal": terminal}
+    request(text, Settings(**settings), free)  # report mistakes before a model is loaded
     if trace is not None:
         check_trace(trace, [text])
-    how["free"] = free
+    settings["free"] = free
     loaded = load_model(model)
     from ddot.figures.terminal import watch as show_frames
     from ddot.infill.frames import save_trace
 
-    frames = show_frames(loaded.stream(text, **how), Console(), delay)
+    frames = show_frames(loaded.stream(text, **settings), Console(), delay)
     if trace is not None:
-        save_trace(trace, text, how, frames)
+        save_trace(trace, text, settings, frames)
 
 
 @plot.command("trajectories")
@@ -58,19 +59,19 @@ def plot_trajectories(
     steps: Steps = 32,
     seed: Seed = 0,
     free: Free = False,
-    terminal: Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")] = "grid",
+    terminal: Terminal = "grid",
     model: ModelName = None,
 ) -> None:
-    """Positions over time, masked and revealed.
+    """Plot the positions of slots over time, masked and revealed.
 
     Example: ddot plot trajectories "We were so ___ wedding." -o paths.png
     """
     if (text is None) == (saved is None):
-        raise ValueError("give a text with ___, or --from a saved trace (one of the two)")
-    how: dict[str, Any] = {"steps": steps, "seed": seed, "terminal": terminal}
+        raise ValueError("give either a text with ___ or --from a saved trace")
+    settings: dict[str, Any] = {"steps": steps, "seed": seed, "terminal": terminal}
     if text is not None:
-        request(text, Settings(**how), free)  # mistakes are told before a model is loaded
-        frames = list(load_model(model).stream(text, **how, free=free))
+        request(text, Settings(**settings), free)  # report mistakes before a model is loaded
+        frames = list(load_model(model).stream(text, **settings, free=free))
     elif saved is not None:
         from ddot.infill.frames import load_trace
 
@@ -83,11 +84,11 @@ def plot_trajectories(
 
 @plot.command("coupling")
 def plot_coupling(
-    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words. Without: some are chosen.")],
+    text: Annotated[str, typer.Argument(help=r"A sentence; \[brackets] mark missing words. Default: some are chosen.")],
     output: Picture = Path("coupling.png"),
     seed: Seed = 0,
 ) -> None:
-    """The straight training paths of a sentence with and without optimal transport; crossings are counted.
+    """Plot the straight training paths of a sentence, and count crossings, with and without optimal transport.
 
     Example: ddot plot coupling "The \\[small boat] leaves the harbour \\[at dawn]." -o ot.png
     """
@@ -98,18 +99,17 @@ def plot_coupling(
     print(output)
 
 
-def _chosen(files: list[Path], methods: str | None, models: str | None) -> list[dict[str, Any]]:
-    """Rows of these contenders and models."""
+def _chosen(files: list[Path], methods: str | None = None, models: str | None = None) -> list[dict[str, Any]]:
+    """The rows of these contenders and models."""
+    from ddot.evaluation.rows import refuse_unknown
     from ddot.evaluation.store import read_rows
 
     rows = read_rows(*files)
     for field, option, text in (("method", "--methods", methods), ("model", "--models", models)):
-        if text is None:
-            continue
-        wanted, there = names_of(text, option), sorted({str(row[field]) for row in rows if field in row})
-        if unknown := [name for name in wanted if name not in there]:
-            raise ValueError(f"no row has the {field} '{unknown[0]}'; there are {', '.join(there) or 'no rows'}")
-        rows = [row for row in rows if row.get(field) in wanted]
+        if text is not None:
+            names = names_of(text, option)
+            refuse_unknown(f"no row has the {field}", names, sorted({str(row[field]) for row in rows if field in row}))
+            rows = [row for row in rows if row.get(field) in names]
     return rows
 
 
@@ -124,7 +124,7 @@ def plot_quality(
     methods: Methods = None,
     models: Models = None,
 ) -> None:
-    """Quality against the number of steps, seconds per text, or minutes of training (snapshots of one run).
+    """Plot quality against the number of steps, seconds per text, or minutes of training (snapshots of one run).
 
     Example: ddot plot quality rows.jsonl --against seconds --dataset 1bw-block -o speed.png
     """
@@ -144,17 +144,17 @@ def plot_success(
     methods: Methods = None,
     models: Models = None,
 ) -> None:
-    """Share of texts that keep the given words, against their number.
+    """Plot the share of texts that keep the given words, against the number of given words.
 
     Example: ddot plot success rows.jsonl --methods lc,ddot-u --task free -o success.png
     """
     chosen = _chosen(rows, methods, models)
     from ddot.figures.charts import ADDS_KEPT, draw_charts, success_by_given
 
-    charts, left = success_by_given(chosen, dataset, task)
+    charts, uncounted = success_by_given(chosen, dataset, task)
     draw_charts(charts, output)
-    if left:
-        say(f"{len(left)} rows are left out: they do not say what was kept; {ADDS_KEPT}")
+    if uncounted:
+        say(f"{len(uncounted)} rows are left out: they do not say how many texts keep what is given; {ADDS_KEPT}")
     print(output)
 
 
@@ -163,12 +163,12 @@ def plot_cost(
     rows: Annotated[list[Path], typer.Argument(help="Rows written by ddot bench cost --json.")],
     output: Picture = Path("cost.png"),
 ) -> None:
-    """Milliseconds per text against the words around a blank, and against the number of blanks.
+    """Plot milliseconds per text against the words around a blank, and against the number of blanks.
 
     Example: ddot plot cost results/bench-cost.jsonl -o cost.png
     """
-    found = _chosen(rows, None, None)
+    chosen = _chosen(rows)
     from ddot.figures.charts import costs, draw_charts
 
-    draw_charts(costs(found), output)
+    draw_charts(costs(chosen), output)
     print(output)

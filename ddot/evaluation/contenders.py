@@ -1,20 +1,20 @@
-"""The registry of contenders: every way of filling a benchmark, and all that commands, tables and charts say of it.
+"""The registry of contenders: every way of filling a benchmark, with its name, label and look.
 
-A new method is a module in `ddot.methods` and one entry here; if it is trained, also the recipe that the entry names.
+To add a method, write a module in `ddot.methods` and one entry here, and a recipe if it has a model of its own.
 
-ddot-u, ddot-r   grid or random start; pads decide the length, only the network keeps the prompt in order
-ddot-t           like ddot-u, but the prompt starts as a text, neighbours side by side
+ddot-u, ddot-r   grid or random terminal; pads decide the length, only the network keeps the prompt in order
+ddot-t           like ddot-u, but the prompt starts as contiguous text
 no-ot, no-ot-u   ddot-r and ddot-u without optimal transport
-lc, pop          the paper's baselines; lc cannot be told where words are missing
+lc, pop          the paper's baselines; lc takes no hints about where words are missing
 flexible         inserts and unmasks jointly, with learned counts (FlexMDM)
 expand           a [mask] becomes a token, two [mask]s or nothing (DreamOn)
-…-leap           with the paper's τ-leaps, which end in too many pads (docs/log.md)
+…-leap           with the paper's τ-leaps, which leave too many pads (docs/log.md)
 …-drawn          with [pad]s drawn from the model's distribution: the likeliest words, but not the likeliest length
 …-kept           the prompt's words and their order kept by projection
 …-planned        like -kept, and the network first predicts the length of each gap
 planned          predicted lengths, slots that stay in place: `ddot infill` without its word rules and length policy
-fixed-…          plain masked diffusion at a guessed or at the true length
-infill           the product, `ddot infill` as it ships; infill-told asks for the true number of words
+fixed-…          plain masked diffusion with a guessed length or the true one
+infill           the product, `ddot infill` as it ships; infill-told is given the true number of words
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ class Look(NamedTuple):
     marker: str
 
 
-_NEW = Look("#332288", "d")
+_UNKNOWN = Look("#332288", "d")
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Contender:
 
     name: str
     label: str
-    look: Look = _NEW
-    filling: Filling | None = None  # None: nothing is filled
-    recipe: str | None = None  # what trains a model of its own for the comparison
-    variant: str = ""  # of another contender: the table it is in, instead of the main ones
+    look: Look = _UNKNOWN
+    filling: Filling | None = None  # None: blanks stay empty
+    recipe: str | None = None  # trains a model for this contender
+    variant: str = ""  # the table this variant of another contender appears in, instead of the main ones
     reference: bool = False  # knows the answer, or fills nothing: never marked as best
     stepless: bool = False  # does not depend on the number of steps
 
@@ -88,29 +88,30 @@ _BY_PADS = (
 )
 
 
+def _variant(base: Contender, suffix: str, remark: str, filling: Filling, table: str) -> Contender:
+    return replace(base, name=base.name + suffix, label=base.label + remark, filling=filling, variant=table)
+
+
 def _revealed() -> Iterator[Contender]:
-    """The contenders whose length is decided by pads, with each way of revealing tokens."""
-    for suffix, (how, kind, reveal) in _REVEALS.items():
-        for one in _BY_PADS:
-            assert isinstance(one.filling, Written)
-            filling = Written(replace(one.filling.method, reveal=reveal))  # type: ignore[type-var]
-            name, label, variant = one.name + suffix, one.label + how, kind or one.variant
-            yield replace(one, name=name, label=label, filling=filling, variant=variant)
+    """The contenders whose length is decided by pads, with each reveal."""
+    for suffix, (remark, table, reveal) in _REVEALS.items():
+        for base in _BY_PADS:
+            assert isinstance(base.filling, Written)
+            filling = Written(replace(base.filling.method, reveal=reveal))  # type: ignore[type-var]
+            yield _variant(base, suffix, remark, filling, table or base.variant)
 
 
 def _kept() -> Iterator[Contender]:
     """DDOT with the prompt kept by projection."""
-    starts = [one for one in _BY_PADS if one.name in _STARTS]
+    bases = [base for base in _BY_PADS if base.name in _STARTS]
     for suffix in ("", "-drawn"):
-        how, _, reveal = _REVEALS[suffix]
-        for one in starts:
-            filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=reveal))
-            name, label = f"{one.name}-kept{suffix}", f"{one.label}, words kept{how}"
-            yield replace(one, name=name, label=label, filling=filling, variant="kept")
-    for one in starts[:2]:
-        filling = Kept(DDOT(terminal=_STARTS[one.name], reveal=MostCertainFirst()), LENGTHS["planned"])
-        name, label = f"{one.name}-planned", f"{one.label}, planned lengths"
-        yield replace(one, name=name, label=label, filling=filling, variant="kept")
+        remark, _, reveal = _REVEALS[suffix]
+        for base in bases:
+            filling = Kept(DDOT(terminal=_STARTS[base.name], reveal=reveal))
+            yield _variant(base, f"-kept{suffix}", f", words kept{remark}", filling, "kept")
+    for base in bases[:2]:
+        filling = Kept(DDOT(terminal=_STARTS[base.name], reveal=MostCertainFirst()), LENGTHS["planned"])
+        yield _variant(base, "-planned", ", planned lengths", filling, "kept")
 
 
 _FIXED, _PRODUCT = Look("#999933", "h"), Look("#117733", "*")
@@ -132,17 +133,17 @@ _ENTRIES: Iterable[Contender] = (
     Contender("infill", "ddot infill", _PRODUCT, Product()),
     Contender("infill-told", "ddot infill, told lengths", _PRODUCT, Product(told=True), reference=True),
 )
-CONTENDERS: dict[str, Contender] = {one.name: one for one in _ENTRIES}
+CONTENDERS: dict[str, Contender] = {entry.name: entry for entry in _ENTRIES}
 
 
 def contender(name: str) -> Contender:
-    """The contender of that name; for an unknown method, one with only its name."""
+    """Look up a contender; an unknown method gets an entry with just its name."""
     if name == BASE:
         return Contender(name, "base language model, text before the blank", reference=True, stepless=True)
     return CONTENDERS.get(name) or Contender(name, name)
 
 
-# Short tables show the first of these.
+# Short tables show the most important lines.
 _IMPORTANCE = (
     *("infill", "lc", "ddot-u", "ddot-t", UNFILLED, "autoregressive", "insertion", "flexible", "expand"),
     *("pop", "no-ot", "ddot-r", "planned"),
@@ -150,19 +151,19 @@ _IMPORTANCE = (
 
 
 def importance(name: str) -> int:
-    """A sort key: the place in short tables; that of a variant is its contender's."""
-    known = (place for place, base in enumerate(_IMPORTANCE) if f"{name}-".startswith(f"{base}-"))
-    return next(known, len(_IMPORTANCE))
+    """Sort key: the rank in short tables; a variant ranks with its base."""
+    ranks = (rank for rank, base in enumerate(_IMPORTANCE) if f"{name}-".startswith(f"{base}-"))
+    return next(ranks, len(_IMPORTANCE))
 
 
 def order(name: str) -> tuple[int, str]:
-    """A sort key: the registry's order, then unknown methods by name."""
+    """Sort key: the registry's order, then unknown methods by name."""
     names = list(CONTENDERS)
     return (names.index(name) if name in names else len(names), name)
 
 
 def learnt(name: str, recipe: str | None) -> bool:
-    """Whether a model trained with this recipe has learnt to fill as the contender does; True if unknown."""
+    """Whether this recipe trains a model to fill as the contender does; True if unknown."""
     from ddot.training.recipes import RECIPES
 
     filling = contender(name).filling

@@ -1,7 +1,7 @@
-"""How the items of a benchmark are filled: by the product, or by a method's own sampler.
+"""Fill benchmark items with the product, or with a method's own sampler.
 
-A filling yields texts by the index of their item, batch by batch. Neither the width of a batch nor its random numbers
-depend on what else is in it.
+A filling yields {index of item: text}, batch by batch. The width and the random numbers of an item do not depend on
+the rest of its batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,19 +30,19 @@ from ddot.methods.method import Method, Trainable
 from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser
 
-_CHUNK = 64  # texts per call of the product, for each of its threads
+_CHUNK = 64  # texts per call of the product and thread
 
 Lengths = list[Int[np.ndarray, "_"]]
-# The gap lengths that the network is conditioned on, for a batch of items.
+# Chooses the gap lengths that the network is conditioned on, for a batch of items.
 ChooseLengths = Callable[[Denoiser, Sequence[Prompted], UInt64[np.ndarray, "B"], int], Lengths]
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model under evaluation. `training` (see `network.embedded.training_of`) goes into its rows.
+    """A model under evaluation. `training` (see `network.places.training_of`) goes into its rows.
 
-    Each of the model's threads fills `batch` texts at a time; fewer where texts are longer than usual.
+    Each thread of the model fills `batch` texts at a time, fewer if texts are longer than usual.
     """
 
     model: Model
@@ -61,7 +61,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Asked:
-    """The items `at` these indices, to be filled by a model. `located`: hints say where text is missing."""
+    """The items to fill (`at` these indices) and how. `located`: hints say where text is missing."""
 
     model: Loaded
     items: Sequence[Item]
@@ -81,9 +81,9 @@ class Asked:
     def batches(
         self, prompts: Mapping[int, Prompt], run: Callable[[list[int], int], dict[int, R]], multiple: int = 1
     ) -> Iterator[dict[int, R]]:
-        """`run` of each batch of indices and its L: of one width, because extra slots would change what is written.
+        """Call `run(indices, L)` for each batch. Items of a batch have the same L: extra slots would change the text.
 
-        L is a `multiple` where gap lengths are known.
+        Where gap lengths are known, L is rounded up to a `multiple`.
         """
         usual = self.model.denoiser.config.slots
 
@@ -99,14 +99,14 @@ class Asked:
 
         size = max(1, self.model.batch * usual // max([usual, *(item.slots for item in self.items)]))
         groups = [(list(rows), L) for L, rows in groupby(sorted(self.at, key=width), width)]
-        parts = [(rows[k : k + size], L) for rows, L in groups for k in range(0, len(rows), size)]
+        batches = [(rows[k : k + size], L) for rows, L in groups for k in range(0, len(rows), size)]
         with ThreadPoolExecutor(self.model.model.threads) as pool:
-            yield from pool.map(work, parts)
+            yield from pool.map(work, batches)
 
 
 @dataclass(frozen=True)
 class Product:
-    """What `ddot infill` does by default. `told`: each blank asks for its true number of words, as ___{7} does."""
+    """`ddot infill` with its defaults. `told`: each blank asks for its true number of words, as in ___{7}."""
 
     told: bool = False
 
@@ -118,16 +118,16 @@ class Product:
         model, items, located = asked.model.model, asked.items, asked.located
         size = max(asked.model.batch, _CHUNK * model.threads)
         for chunk in (asked.at[first : first + size] for first in range(0, len(asked.at), size)):
-            said = {i: items[i].template(self.told) if located else " ".join(items[i].given) or "___" for i in chunk}
-            templates = {i: text for i, text in said.items() if text is not None}
+            texts = {i: items[i].template(self.told) if located else " ".join(items[i].given) or "___" for i in chunk}
+            templates = {i: text for i, text in texts.items() if text is not None}
             answers = model.infill([*templates.values()], seed=asked.seed, steps=asked.steps, free=not located)
-            filled = {i: found[0].text for i, found in zip(templates, answers, strict=True)}
-            yield {i: filled.get(i, items[i].unfilled) for i in chunk}  # without a blank, as it is
+            filled = {i: best.text for i, (best, *_) in zip(templates, answers, strict=True)}
+            yield {i: filled.get(i, items[i].unfilled) for i in chunk}  # texts without a blank stay as they are
 
 
 @dataclass(frozen=True)
 class Written:
-    """The whole text as a method writes it: nothing but the network keeps the prompt in it."""
+    """The whole text as a method writes it; only the network keeps the prompt intact."""
 
     method: Method
 
@@ -145,14 +145,14 @@ class Written:
             texts = self.method.texts(last, model.denoiser.vocabulary)
             return {i: prompted[i].read(text, model.tokenizer) for i, text in zip(rows, texts, strict=True)}
 
-        return asked.batches({i: each.prompt for i, each in prompted.items()}, write)
+        return asked.batches({i: item.prompt for i, item in prompted.items()}, write)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Text in the gaps only: the prompt's words and their order are kept by projection.
+    """Text in the gaps only; projections keep the words of the prompt and their order.
 
-    `lengths` tells the network the length of each gap beforehand; without it, pads decide.
+    The network is conditioned on the gap lengths that `lengths` chooses; without it, pads decide.
     """
 
     method: DDOT | FixedLength
@@ -161,26 +161,26 @@ class Kept:
 
     def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
         denoiser, tokenizer, prompted = asked.model.denoiser, asked.model.tokenizer, asked.prompted
-        prompts = {i: each.prompt for i, each in prompted.items()}
+        prompts = {i: item.prompt for i, item in prompted.items()}
         if self.lengths is not None:
             choose = self.lengths
 
-            def told(rows: list[int], L: int) -> dict[int, Prompt]:
+            def with_lengths(rows: list[int], L: int) -> dict[int, Prompt]:
                 lengths = choose(denoiser, [prompted[i] for i in rows], asked.keys[rows], L)
-                return {i: prompts[i].with_gap_lengths(each) for i, each in zip(rows, lengths, strict=True)}
+                return {i: prompts[i].with_gap_lengths(length) for i, length in zip(rows, lengths, strict=True)}
 
-            for found in list(asked.batches(prompts, told)):
-                prompts |= found
+            for batch in list(asked.batches(prompts, with_lengths)):
+                prompts |= batch
 
         def fill(rows: list[int], L: int) -> dict[int, str]:
-            some, method = [prompts[i] for i in rows], self.method
+            batch, method = [prompts[i] for i in rows], self.method
             if isinstance(method, DDOT):
-                method = replace(method, projections=kept(denoiser, some, L))
-            *_, last = method.sample(denoiser, [p.example for p in some], L, asked.steps, asked.keys[rows])
-            gaps = gap_tokens(last, some, denoiser.vocabulary)
-            return {i: prompted[i].filled(each, tokenizer) for i, each in zip(rows, gaps, strict=True)}
+                method = replace(method, projections=kept(denoiser, batch, L))
+            *_, last = method.sample(denoiser, [prompt.example for prompt in batch], L, asked.steps, asked.keys[rows])
+            gaps = gap_tokens(last, batch, denoiser.vocabulary)
+            return {i: prompted[i].filled(tokens, tokenizer) for i, tokens in zip(rows, gaps, strict=True)}
 
-        # Still slots beyond the text hold [pad]s, so widths may be rounded up and more texts share one.
+        # Still slots after the text hold [pad]s, so L can be rounded up to put more texts in a batch.
         still = isinstance(self.method, FixedLength)
         return asked.batches(prompts, fill, max(1, denoiser.config.slots // 4) if still else 1)
 
@@ -189,32 +189,28 @@ Filling = Product | Written | Kept
 
 
 def learnt_from(filling: Filling, trained: Trainable) -> bool:
-    """Whether a model trained by this method has learnt to fill so. DDOT: with the same coupling, from such starts."""
+    """Whether training with this method teaches a model to fill so. DDOT needs the same coupling and terminals."""
     if isinstance(filling, Product):
         return isinstance(trained, DDOT | FixedLength | Outline)
-    mine = filling.method
-    if not isinstance(mine, DDOT):
-        return isinstance(trained, type(mine))
-    return (
-        isinstance(trained, DDOT)
-        and trained.couple is mine.couple
-        and starts_of(mine.terminal) <= starts_of(trained.terminal)
-    )
+    method = filling.method
+    if not isinstance(method, DDOT) or not isinstance(trained, DDOT):
+        return isinstance(trained, type(method))
+    return trained.couple is method.couple and starts_of(method.terminal) <= starts_of(trained.terminal)
 
 
 def guessed_lengths(model: Denoiser, items: Sequence[Prompted], keys: UInt64[np.ndarray, "B"], L: int) -> Lengths:
-    """The mean length of a text; the missing part is divided evenly among the open gaps."""
-    found = []
+    """Assume a text of mean length, with its missing tokens spread evenly over the open gaps."""
+    lengths = []
     for item in items:
-        gap_length, places = np.zeros(len(item.prompt), np.int64), np.flatnonzero(item.prompt.is_open[1:])
-        share, rest = divmod(max(len(places), item.guess - len(item.prompt)), len(places) or 1)
-        gap_length[places] = share + (np.arange(len(places)) < rest)
-        found.append(gap_length)
-    return found
+        gap_length, gaps = np.zeros(len(item.prompt), np.int64), np.flatnonzero(item.prompt.is_open[1:])
+        share, rest = divmod(max(len(gaps), item.guess - len(item.prompt)), len(gaps) or 1)
+        gap_length[gaps] = share + (np.arange(len(gaps)) < rest)
+        lengths.append(gap_length)
+    return lengths
 
 
 LENGTHS: dict[str, ChooseLengths] = {
-    # Those that the network expects, those of the reference, and a guess.
+    # Predicted by the network, taken from the reference, guessed.
     "planned": lambda model, items, keys, L: plan(model, [item.prompt for item in items], keys, mean_length, L),
     "true": lambda model, items, keys, L: [item.gap_lengths for item in items],
     "guessed": guessed_lengths,

@@ -1,8 +1,8 @@
-"""Fixed benchmark items: what is given, what is missing, and how they become prompts and templates.
+"""Benchmark items: what is given, what is missing, and how they become prompts and templates.
 
 A line of a file is {"id", …} with
-"words", "keep"               a sentence split at spaces, and the indices of the words that are given
-"prefix", "middle", "suffix"  a program (the prefix ends its line) or sentences, of which the middle is missing
+"words", "keep"               a sentence split at spaces, and the indices of the given words
+"prefix", "middle", "suffix"  a program (if the prefix ends with a line break) or sentences; the middle is missing
 "text"                        a passage with the missing words between ⟦ and ⟧
 """
 
@@ -28,15 +28,15 @@ from ddot.infill.template import LONGEST, Template, parse, write
 
 TASKS = ("located", "free")  # with or without hints about gaps; free is the paper's task
 
-# Programs: of their L slots those left for what is missing (nine in ten middles have fewer than 124 tokens, four in
-# five fewer than 96), and the mean length of a middle, measured on the dev items.
+# Programs: slots reserved for the middle (90% of middles have fewer than 124 tokens, 80% fewer than 96), and its mean
+# length, both measured on the dev items.
 CODE_GAP, CODE_MIDDLE = 96, 60
-_SENTENCE = 32  # tokens of a sentence, for a guess
-_FILL = 7  # tokens of a blank in a passage, for a guess: the mean over `people`
+# Guesses, in tokens: a sentence; a fill of a passage (the mean over `people`).
+_SENTENCE, _FILL = 32, 7
 
 
 def _woven(parts: Sequence[str], between: Sequence[str]) -> str:
-    return "".join(part for both in zip(parts, (*between, ""), strict=True) for part in both)
+    return "".join(piece for pair in zip(parts, (*between, ""), strict=True) for piece in pair)
 
 
 def _spaced(text: str) -> str:
@@ -49,21 +49,21 @@ class Prompted:
     """An item as tokens, with an edge token at both ends."""
 
     prompt: Prompt
-    gap_lengths: Int[np.ndarray, "n"]  # the true number of tokens missing after each given one
-    missing: Int[np.ndarray, "m"]  # the tokens that are missing, in order
-    guess: int  # of the number of tokens in the whole text
+    gap_lengths: Int[np.ndarray, "n"]  # true number of tokens missing after each prompt token
+    missing: Int[np.ndarray, "m"]  # the missing tokens, in order
+    guess: int  # guessed number of tokens of the whole text
     parts: Sequence[str]  # the given text, verbatim
-    gaps: Sequence[int]  # between two parts
-    fit: Callable[[str], str] = str.strip  # of a fill
-    whole: Callable[[str], str] = str  # of the text
-    cut: tuple[str, str] = ("", "")  # given text before and after what is shown
+    gaps: Sequence[int]  # the gap after each part but the last
+    fit: Callable[[str], str] = str.strip  # applied to each fill
+    whole: Callable[[str], str] = str  # applied to the whole text
+    cut: tuple[str, str] = ("", "")  # given text before and after the part that is shown
 
     def filled(self, gaps: Sequence[Int[np.ndarray, "_"]], tokenizer: Tokenizer) -> str:
         """The text with these tokens in its gaps."""
         return self.whole(_woven(self.parts, [self.fit(tokenizer.decode(gaps[gap])) for gap in self.gaps]))
 
     def read(self, tokens: Int[np.ndarray, "_"], tokenizer: Tokenizer) -> str:
-        """The text of all these tokens, written by a model."""
+        """The text that a model wrote as these tokens, prompt included."""
         written = self.fit(tokenizer.decode(tokens[tokens != tokenizer.edge]))
         before, after = self.cut
         return before + self.whole(written if before else written.removeprefix(" ")) + after
@@ -89,13 +89,13 @@ class Item:
 
     @property
     def given(self) -> list[str]:
-        """Words of the given text; punctuation attached to a blank is not a word."""
+        """Words of the given text, without punctuation attached to a blank."""
         return [word for word in self._marked if "\0" not in word]
 
     @property
     def missing(self) -> list[int]:
-        """The number of words missing before each given one, and after the last."""
-        ends = [place for place, word in enumerate(self._marked) if "\0" not in word]
+        """Number of words missing before each given one, and after the last."""
+        ends = [i for i, word in enumerate(self._marked) if "\0" not in word]
         return [right - left - 1 for left, right in pairwise([-1, *ends, len(self._marked)])]
 
     @property
@@ -107,15 +107,15 @@ class Item:
         return "".join(self.literals)
 
     def template(self, told: bool) -> str | None:
-        """What a user of `ddot infill` would write, with the number of words if `told`; None if nothing is missing."""
+        """The template a user would write, with word counts if `told`; None if nothing is missing."""
         counts = [min(LONGEST, len(fill.split())) for fill in self.fills]
         blanks = [parse(f"___{{{count}}}" if told else "___").blanks[0] for count in counts]
         return write(Template(self.literals, tuple(blanks))) if blanks else None
 
     def fills_in(self, text: str) -> list[str] | None:
-        """The fills of a text with the same literals, or None; if ambiguous, the one with the shortest first fill."""
-        found = re.fullmatch("(.*?)".join(map(re.escape, self.literals)), text, re.DOTALL)
-        return None if found is None else list(found.groups())
+        """The fills of a text with the same literals, or None. If ambiguous, the first fill is as short as possible."""
+        match = re.fullmatch("(.*?)".join(map(re.escape, self.literals)), text, re.DOTALL)
+        return None if match is None else list(match.groups())
 
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
         """`located`: hints say where text is missing."""
@@ -123,11 +123,11 @@ class Item:
 
 
 class Sentence(Item):
-    """Words with one space between them, of which some are given."""
+    """Words with one space between them, some of them given."""
 
     @classmethod
     def of(cls, id: str, words: Sequence[str], keep: Sequence[int]) -> "Sentence":
-        """The words at `keep` are given."""
+        """`keep`: the indices of the given words."""
         literals, fills = [""], list[str]()
         for left, right in pairwise([-1, *keep, len(words)]):
             if right - left > 1:
@@ -143,34 +143,34 @@ class Sentence(Item):
         return " ".join(self.given)
 
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
-        given, ends = self.given, [place for place, word in enumerate(self._marked) if word != "\0"]
+        places = [i for i, word in enumerate(self._marked) if word != "\0"]
         pieces = [tokenizer.encode(" " + word) for word in self.words]
-        shown = [pieces[i] for i in ends]
-        tokens = np.concatenate([[tokenizer.edge], *shown, [tokenizer.edge]]).astype(np.int64)
-        last = np.cumsum([0] + [len(piece) for piece in shown])  # token of the leading edge, then of each given word
+        given = [pieces[i] for i in places]
+        tokens = np.concatenate([[tokenizer.edge], *given, [tokenizer.edge]]).astype(np.int64)
+        last = np.cumsum([0] + [len(piece) for piece in given])  # the leading edge, then the last token of each word
         is_open, gap_lengths = np.zeros(len(tokens) + 1, bool), np.zeros(len(tokens), np.int64)
-        for end, (left, right) in zip(last, pairwise([-1, *ends, len(pieces)]), strict=True):
+        for end, (left, right) in zip(last, pairwise([-1, *places, len(pieces)]), strict=True):
             gap_lengths[end] = sum(len(pieces[i]) for i in range(left + 1, right))
             is_open[end + 1] = gap_lengths[end] > 0 if located else True
-        gone = np.concatenate([np.zeros(0, np.int64), *(piece for i, piece in enumerate(pieces) if i not in ends)])
-        parts = ("", *(f" {word} " for word in given), "")
+        missing = np.concatenate([np.zeros(0, np.int64), *(piece for i, piece in enumerate(pieces) if i not in places)])
+        parts = ("", *(f" {word} " for word in self.given), "")
         prompt = _prompt(tokens, is_open, located)
-        return Prompted(prompt, gap_lengths, gone, _SENTENCE, parts, (last + 1).tolist(), whole=_spaced)
+        return Prompted(prompt, gap_lengths, missing, _SENTENCE, parts, (last + 1).tolist(), whole=_spaced)
 
 
 class Program(Item):
-    """A program of which a run of lines is missing, verbatim."""
+    """A program with a run of lines missing."""
 
     slots: ClassVar[int] = CODE_SLOTS
 
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
-        """The part around the gap that leaves slots for what is missing; the rest is not shown, and stays verbatim.
+        """Shows as much around the gap as leaves `CODE_GAP` slots free; the rest is kept verbatim.
 
-        A program is encoded with a space before it, as in corpora.
+        A program is encoded with a leading space, as in the training data.
         """
         (prefix, suffix), (middle,) = self.literals, self.fills
         first, last = tokenizer.encode(" " + prefix), tokenizer.encode(suffix)
-        shown = CODE_SLOTS - CODE_GAP - 2  # without the edges
+        shown = CODE_SLOTS - CODE_GAP - 2  # tokens, not counting the edges
         after = min(len(last), max(shown // 2, shown - len(first)))
         before = min(len(first), shown - after)
         skipped = len(first) - before
@@ -178,13 +178,13 @@ class Program(Item):
         ends += [len(prefix) + end for end in tokenizer.ends(suffix)][:after]
         given = self.unfilled
         start, stop = ends[skipped - 1] if skipped else 0, ends[-1] if after < len(last) else len(given)
-        edges = [tokenizer.vocabulary.sep if part else tokenizer.edge for part in (skipped, len(last) - after)]
+        edges = [tokenizer.vocabulary.sep if hidden else tokenizer.edge for hidden in (skipped, len(last) - after)]
         tokens = np.array([edges[0], *first[skipped:], *last[:after], edges[1]], np.int64)
         gap_lengths, is_open = np.zeros(len(tokens), np.int64), np.zeros(len(tokens) + 1, bool)
         missing = tokenizer.encode(middle)
         gap_lengths[before] = len(missing)
         is_open[before + 1] = True
-        if not located:  # wherever a word or a line begins, or the text ends
+        if not located:  # at every word, every line, and the end of the text
             begins_line = np.diff(tokenizer.lines(tokens[1:]), prepend=-1) > 0
             is_open[1:-1] |= tokenizer.starts_word[tokens[1:]] | begins_line | (tokens[1:] == tokenizer.edge)
         parts = [given[left:right] for left, right in pairwise([0, start, *ends[skipped:], len(given)])]
@@ -199,22 +199,21 @@ class Passage(Item):
 
     def prompted(self, tokenizer: Tokenizer, located: bool) -> Prompted:
         if not located:
-            raise ValueError(f"item '{self.id}' has its blanks marked: it is for the located task alone")
-        tokens, gaps, missing, gap_lengths = [np.array([tokenizer.edge])], list[int](), [], [0]
+            raise ValueError(f"item '{self.id}' has marked blanks; it supports the located task only")
+        pieces, gaps, missing, gap_lengths = [np.array([tokenizer.edge])], list[int](), [], [0]
         for number, (literal, fill) in enumerate(zip(self.literals, (*self.fills, None), strict=True)):
             if text := _spaced(literal):
-                encoded = tokenizer.encode(" " * (number == 0 or literal[0].isspace()) + text)
-                tokens.append(encoded)
-                gap_lengths += [0] * len(encoded)
+                pieces.append(tokenizer.encode(" " * (number == 0 or literal[0].isspace()) + text))
+                gap_lengths += [0] * len(pieces[-1])
             if fill is not None:
                 gaps.append(len(gap_lengths))
-                glued = literal and not literal[-1].isspace()
-                missing.append(tokenizer.encode(fill if glued else " " + fill))
+                attached = literal and not literal[-1].isspace()
+                missing.append(tokenizer.encode(fill if attached else " " + fill))
                 gap_lengths[-1] += len(missing[-1])
-        every = np.concatenate([*tokens, [tokenizer.edge]]).astype(np.int64)
-        is_open = np.zeros(len(every) + 1, bool)
+        tokens = np.concatenate([*pieces, [tokenizer.edge]]).astype(np.int64)
+        is_open = np.zeros(len(tokens) + 1, bool)
         is_open[gaps] = True
-        prompt, lengths = _prompt(every, is_open, True), np.array([*gap_lengths, 0], np.int64)
+        prompt, lengths = _prompt(tokens, is_open, True), np.array([*gap_lengths, 0], np.int64)
         guess = len(prompt) + _FILL * len(gaps)
         return Prompted(prompt, lengths, np.concatenate(missing), guess, self.literals, gaps)
 
@@ -226,13 +225,13 @@ def _prompt(tokens: Int[np.ndarray, "n"], is_open: Bool[np.ndarray, "gaps"], loc
 
 
 def read_set(bench: Path, dataset: str, split: str) -> list[Item]:
-    """The items of one set in a folder of benchmarks."""
+    """The items of one set in a benchmark folder."""
     if not bench.is_dir():
-        raise FileNotFoundError(f"there is no folder {bench}; --bench wants one with NAME.{split}.jsonl files")
+        raise FileNotFoundError(f"there is no folder {bench}; --bench must be a folder of NAME.{split}.jsonl files")
     file, end = bench / f"{dataset}.{split}.jsonl", f".{split}.jsonl"
     if not file.is_file():
-        sets = ", ".join(sorted(each.name.removesuffix(end) for each in bench.glob(f"*{end}"))) or "no sets"
-        raise FileNotFoundError(f"no benchmark at {file}; of the split '{split}' the folder has {sets}")
+        sets = ", ".join(sorted(path.name.removesuffix(end) for path in bench.glob(f"*{end}"))) or "no sets"
+        raise FileNotFoundError(f"no benchmark at {file}; the folder has {sets} for the split '{split}'")
     return read_items(file)
 
 
@@ -244,16 +243,16 @@ def read_items(file: Path) -> list[Item]:
             name = row.get("id", str(number))
             name = str(name) if type(name) is int else _text(name)
             if known.setdefault(name, number) != number:
-                raise TypeError(f"the id '{name}' is also that of item {known[name]}; give each item its own")
+                raise TypeError(f"item {known[name]} has the id '{name}' too; give each item its own")
             items.append(_item(name, row))
         except (KeyError, TypeError) as error:
-            said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(
-                f'{place_of(row)}: wanted {{"words", "keep"}}, {{"prefix", "middle", "suffix"}} or {{"text"}}, '
-                f'and an "id" if there is one ({said})'
+                f'{place_of(row)}: expected {{"words", "keep"}}, {{"prefix", "middle", "suffix"}} or {{"text"}}, '
+                f'with an optional "id" ({reason})'
             ) from None
     if not items:
-        raise ValueError(f"{file} has no items; wanted one per line")
+        raise ValueError(f"{file} has no items; expected one per line")
     return items
 
 
@@ -272,9 +271,9 @@ def _item(name: str, row: dict[str, Any]) -> Item:
     if not isinstance(words, list) or not isinstance(keep, list):
         raise TypeError('"words" and "keep" are not both lists')
     if spaced := [word for word in words if _text(word).split() != [word]]:
-        raise TypeError(f"{json.dumps(spaced[0])} is not a word; wanted characters without white space")
+        raise TypeError(f"{json.dumps(spaced[0])} is not a word; words have no white space")
     if any(not isinstance(i, int) or not 0 <= i < len(words) for i in keep) or sorted(set(keep)) != keep:
-        raise TypeError(f'"keep" is {keep}; wanted ascending whole numbers below {len(words)}, the number of words')
+        raise TypeError(f'"keep" is {keep}; expected ascending indices below {len(words)}, the number of words')
     return Sentence.of(name, words, keep)
 
 

@@ -30,7 +30,7 @@ def test_methods_are_measured_on_the_same_texts_and_left_context_reads_as_many_s
     assert {row["times_lc"] for row in rows if row["sampler"] == "lc"} == {1.0}
     assert set(looked) == {(2, 64), (2, 128)}
     assert "| ddot-u | cpu | 2 |" in render(rows, "speed")
-    with pytest.raises(ValueError, match="steps is 0; at least 1 is wanted"):
+    with pytest.raises(ValueError, match=r"steps is 0; .*at least 1"):
         infill.measure_methods(steps=(0,))
 
 
@@ -73,10 +73,10 @@ def test_cost_is_measured_and_drawn(monkeypatch, model, tmp_path):
     assert "| blanks | 64 | 2 |" in render(rows, "speed")
     assert len(costs(rows[:1])) == 1
     for name, counts in (("words", (1,)), ("blanks", (33,))):
-        with pytest.raises(ValueError, match=rf"{name} is {counts[0]}; between"):
+        with pytest.raises(ValueError, match=rf"{name} is {counts[0]}; .*between"):
             infill.measure_cost(**{name: counts})
     for wrong in ({}, {**rows[0], "ms": None}, {**rows[0], "against": "age"}, {**rows[0], "cpu_ms_least": 0}):
-        with pytest.raises(ValueError, match="no row of `ddot bench cost --json`"):
+        with pytest.raises(ValueError, match="not a row of `ddot bench cost --json`"):
             costs([wrong])
     with pytest.raises(ValueError, match="no rows in these files"):
         costs([])

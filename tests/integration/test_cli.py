@@ -323,7 +323,7 @@ def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp
         return mistake(capsys, monkeypatch, "compare", rows, "--bench", tmp_path, *options)
 
     assert "two methods" in refused("--methods", "planned")
-    assert "no row has the method 'pop'; there are planned, lc, unfilled" in refused("--methods", "planned,pop")
+    assert "no row has the method 'pop'; available: planned, lc, unfilled" in refused("--methods", "planned,pop")
     assert "add perplexity" in refused("--methods", "planned,lc", "--language-model", folder)
     assert "holds texts" in mistake(capsys, monkeypatch, "compare", texts, "--bench", tmp_path, "--methods", "lc,pop")
 
@@ -331,5 +331,6 @@ def test_methods_are_compared_on_the_same_items(capsys, monkeypatch, folder, tmp
 def test_a_recipe_says_what_it_starts_from(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     said = mistake(capsys, monkeypatch, "train", "smollm2_lc", "--output", "runs/lc")
-    assert "starts from runs/smollm2_trunk, which is not there; ddot train smollm2_trunk" in said
+    assert "starts from runs/smollm2_trunk" in said
+    assert "ddot train smollm2_trunk" in said
     assert not (tmp_path / "runs").exists()

@@ -199,7 +199,7 @@ def test_texts_are_scored_again_without_the_model(model, bench, tmp_path):
         patch.setenv("PATH", str(tmp_path))  # no Java: a sentence for every row, and nothing to write
         assert all("METEOR 1.5" in row["missing"]["meteor"] for row in rescore(output, bench, ("meteor",)))
     assert output.read_text() == filled
-    with pytest.raises(ValueError, match="no metric 'beauty'"):
+    with pytest.raises(ValueError, match="metric 'beauty'"):
         list(rescore(output, bench, ("beauty",)))
     (bench / "own.test.jsonl").write_text("".join((bench / "own.test.jsonl").read_text().splitlines(True)[:2]))
     with pytest.raises(ValueError, match="has 3 items and the benchmark has 2; give the --bench"):
@@ -232,7 +232,7 @@ def test_intervals_and_paired_differences(model, bench, tmp_path):
     second.with_suffix(".texts.jsonl").write_text(texts.replace('"planned"', '"copied"'))
     (same,), _ = contrast([first, second], bench, ["planned", "copied"], ["bleu2"], samples=50)
     assert (same.difference, same.low, same.high, same.wins) == (0, 0, 0, 0.5)
-    with pytest.raises(ValueError, match="no row has the method 'magic'; there are planned, copied"):
+    with pytest.raises(ValueError, match="no row has the method 'magic'; available: planned, copied"):
         list(contrast([first, second], bench, ["planned", "magic"], ["bleu2"]))
     for methods in (["planned"], ["planned", "planned"]):
         with pytest.raises(ValueError, match="does not name two methods"):
@@ -391,14 +391,14 @@ def test_texts_that_were_filled_before_an_interruption_are_not_filled_again(
     )
     assert scores == fresh
     again, once = (
-        {(text.method, text.id): text.text for text in read_texts([file])}
+        {(key.method, item): text for key, texts in read_texts([file]).items() for item, text in texts.items()}
         for file in (output, tmp_path / "fresh.jsonl")
     )
     assert again == once
 
 
 def test_threads_write_without_locks_on_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("ddot.evaluation.store._wait_for_others", lambda _: None)
+    monkeypatch.setattr("ddot.evaluation.store._lock", lambda _: None)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda i: append(tmp_path / "a.jsonl", [{"model": i, "text": "x" * 9000}]), range(400)))
     lines = (tmp_path / "a.jsonl").read_text().splitlines()
@@ -450,7 +450,7 @@ def test_a_model_that_learnt_more_since_is_not_taken_for_the_same(model, bench, 
 
 def test_mistakes(model, bench, tmp_path):
     for steps in (0, -2):
-        with pytest.raises(ValueError, match=f"steps is {steps}; at least 1"):
+        with pytest.raises(ValueError, match=f"steps is {steps}; .*at least 1"):
             list(evaluate(model, bench, tmp_path / "r.jsonl", ["own"], methods=("unfilled",), steps=(16, steps)))
     with pytest.raises(ValueError, match=r"r\.texts\.jsonl cannot hold rows"):
         rows_of(model, bench, tmp_path / "r.texts.jsonl")
@@ -458,9 +458,9 @@ def test_mistakes(model, bench, tmp_path):
     with pytest.raises(ValueError, match=r"folder\.texts\.jsonl cannot be written \(Is a directory\)"):
         rows_of(model, bench, tmp_path / "folder.jsonl")
     assert not (tmp_path / "folder.jsonl").exists()
-    with pytest.raises(ValueError, match="no method 'magic'"):
+    with pytest.raises(ValueError, match="method 'magic'"):
         rows_of(model, bench, tmp_path / "r.jsonl", methods=("magic",))
-    with pytest.raises(ValueError, match="no task 'both'"):
+    with pytest.raises(ValueError, match="task 'both'"):
         rows_of(model, bench, tmp_path / "r.jsonl", tasks=("both",))
     texts = tmp_path / "r.texts.jsonl"
     texts.write_text("")

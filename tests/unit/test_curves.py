@@ -217,21 +217,21 @@ def test_mistakes_are_sentences(tmp_path):
         (lambda: quality([row()]), "no contender has bleu4 at several numbers of steps on any set, any task"),
         (lambda: quality([row(seconds=None)], "seconds"), "no contender has bleu4 and seconds on any set"),
         (lambda: quality([{"contender": "ddot"}]), "no rows of `ddot evaluate`"),
-        (lambda: quality(SWEEP, task="both"), "the rows have no task 'both'; they have free"),
-        (lambda: quality(SWEEP, metric="beauty"), "there is no curve of 'beauty'; there are bleu2"),
-        (lambda: quality(SWEEP, "money"), "there is no axis of 'money'; there are steps, seconds"),
-        (lambda: quality(SWEEP, dataset="mine"), "the rows have no set 'mine'; they have 1bw-block"),
+        (lambda: quality(SWEEP, task="both"), "no row has the task 'both'; available: free"),
+        (lambda: quality(SWEEP, metric="beauty"), "metric 'beauty'; available: bleu2"),
+        (lambda: quality(SWEEP, "money"), "axis 'money'; available: steps, seconds"),
+        (lambda: quality(SWEEP, dataset="mine"), "no row has the set 'mine'; available: 1bw-block"),
         (lambda: quality([*SWEEP, row(task="located")], task="located"), "on any set, located"),
         (lambda: draw_charts(quality(SWEEP), tmp_path / "a.pdf"), "ends in neither .png nor .svg"),
-        (lambda: success_by_given(KEPT, task="located"), "the rows have no task 'located'; they have free"),
-        (lambda: success_by_given(KEPT, "mine"), "the rows have no set 'mine'; they have 1bw-block"),
+        (lambda: success_by_given(KEPT, task="located"), "no row has the task 'located'; available: free"),
+        (lambda: success_by_given(KEPT, "mine"), "no row has the set 'mine'; available: 1bw-block"),
         (
             lambda: success_by_given([*KEPT, row(dataset="mine")], "mine"),
             "none of 1 rows on mine, any task says how many",
         ),
         (lambda: success_by_given(SWEEP), "ddot rescore rows.jsonl --bench DIR --metrics success adds it"),
         (lambda: success_by_given([row("unfilled")]), "no filled rows of `ddot evaluate`"),
-        (lambda: success_by_given([row(kept=[3, 3])]), "under 'kept'; wanted an object"),
+        (lambda: success_by_given([row(kept=[3, 3])]), "'kept' is [3, 3]; expected an object"),
     ]:
         with pytest.raises(ValueError, match=re.escape(sentence)):
             wrong()
@@ -261,4 +261,4 @@ def test_commands(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as end:
             run()
         assert end.value.code == 2
-        assert f"no row has the {option[2:-1]} 'magic'; there are " in capsys.readouterr().err
+        assert f"no row has the {option[2:-1]} 'magic'; available: " in capsys.readouterr().err

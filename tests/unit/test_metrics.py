@@ -534,7 +534,7 @@ def test_evaluate_scores_the_usual():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="no metric 'magic'; there are bleu2"):
+    with pytest.raises(ValueError, match="metric 'magic'; available: bleu2"):
         score(ITEMS, LINES, ["magic"])
     with pytest.raises(ValueError, match="3 texts for 4 items"):
         score(ITEMS, LINES[:3])

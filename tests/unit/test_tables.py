@@ -376,7 +376,7 @@ def test_differences_stand_beside_rows_of_the_other_commands():
     assert table([row(), *rows], "block") == table([row()], "block")
     with pytest.raises(ValueError, match="no rows of `ddot compare` among 1; give a file"):
         render([row()], "differences")
-    with pytest.raises(ValueError, match="a row has null under 'low'; wanted a number"):
+    with pytest.raises(ValueError, match="a row: 'low' is null; expected a number"):
         render([difference("lc") | {"low": None}])
     with pytest.raises(ValueError, match="a row has no 'dataset'"):
         render([{key: value for key, value in difference("lc").items() if key != "dataset"}])
@@ -435,10 +435,10 @@ def test_hyperparameters_that_a_model_does_not_tell_are_left_empty(tmp_path):
     meta = tmp_path / "meta.json"
     for said, wanted in (({}, {"–"}), ({"training": {"clip": 0.5, "matrix_rate": None}}, {"–", "0.5", "AdamW"})):
         meta.write_text(json.dumps(said))
-        made = settings_table(model=meta)
+        made = settings_table(meta)
         assert {line[-1] for line in made.lines} == wanted
     meta.unlink()
-    assert [column.name for column in settings_table(model=meta).columns][-1] == "smollm2_ddot"
+    assert [column.name for column in settings_table(meta).columns][-1] == "smollm2_ddot"
 
 
 def test_speeds_are_shown_as_given_and_rounded():
@@ -521,16 +521,16 @@ def test_names_come_through_latex_as_they_are(name):
 @pytest.mark.parametrize(
     ("rows", "name", "sentence"),
     [
-        ([], "tables", "no table 'tables'; there are overview, main"),
+        ([], "tables", "table 'tables'; available: overview, main"),
         ([row()], "speed", "no rows of `ddot bench` among 1"),
         ([{"method": "planned", "dataset": "1bw-block"}], None, "a row has no 'split'"),
-        ([row(), {"loss": 3.0}], "main", "a row begins with 'loss'; wanted rows of `ddot evaluate`"),
+        ([row(), {"loss": 3.0}], "main", "a row begins with 'loss'; expected rows of `ddot evaluate`"),
         ([{}], "main", "a row begins with ''"),
-        ([row(), row(steps="16")], "steps", "a row has \"16\" under 'steps'; wanted a whole number"),
-        ([row(method=["lc"])], "main", "a row has [\"lc\"] under 'method'; wanted a text"),
-        ([row(model=None)], "main", "a row has null under 'model'; wanted a text"),
-        ([row(intervals="wide")], "block", "a row has \"wide\" under 'intervals'; wanted an object"),
-        ([row(training_seconds=[])], "block", "a row has [] under 'training_seconds'; wanted a number"),
+        ([row(), row(steps="16")], "steps", "a row: 'steps' is \"16\"; expected a whole number"),
+        ([row(method=["lc"])], "main", "a row: 'method' is [\"lc\"]; expected a string"),
+        ([row(model=None)], "main", "a row: 'model' is null; expected a string"),
+        ([row(intervals="wide")], "block", "a row: 'intervals' is \"wide\"; expected an object"),
+        ([row(training_seconds=[])], "block", "a row: 'training_seconds' is []; expected a number"),
         ([row(id="1", text="the boat")], "main", "a row is a text; give the file of rows"),
     ],
 )
@@ -540,7 +540,7 @@ def test_mistakes_are_sentences(rows, name, sentence):
 
 
 WRONG = [
-    *((name, 3, "a text") for name in ("model", "method", "dataset", "split", "task", "recipe", "device")),
+    *((name, 3, "a string") for name in ("model", "method", "dataset", "split", "task", "recipe", "device")),
     *((name, value, "a whole number") for name in ("steps", "items", "seed") for value in (1.5, True)),
     *((name, value, "a whole number") for name in ("samples", "training_steps", "batch") for value in ("many", 1.5)),
     *((name, "41.3", "a number") for name in (*METRICS, "seconds", "training_seconds", "position_factor")),
@@ -551,7 +551,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("field", "value", "wanted"), WRONG)
 def test_fields_that_hold_something_else_are_refused(field, value, wanted):
-    sentence = f"a row has {json.dumps(value)[:40]} under '{field}'; wanted {wanted}"
+    sentence = f"a row: '{field}' is {json.dumps(value)[:40]}; expected {wanted}"
     with pytest.raises(ValueError, match=re.escape(sentence) + "$"):
         measured([row(), row(**{field: value})])
 
@@ -572,7 +572,7 @@ def test_what_was_not_measured_is_no_mistake():
 def test_texts_are_not_scored_for_rows_that_are_wrong(tmp_path, do):
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(row("lc", samples="many")))
-    with pytest.raises(ValueError, match=r"line 1 has \"many\" under 'samples'; wanted a whole number"):
+    with pytest.raises(ValueError, match=r"line 1: 'samples' is \"many\"; expected a whole number"):
         do(file, tmp_path, ["bleu2"])
 
 
@@ -590,10 +590,10 @@ def test_rows_are_read_from_files(tmp_path):
     with pytest.raises(ValueError, match=r"b.jsonl is not UTF-8"):
         read_rows(second)
     first.write_text("{}\n{half")
-    with pytest.raises(ValueError, match=r"a.jsonl, line 2: wanted JSON, got '\{half'"):
+    with pytest.raises(ValueError, match=r"a.jsonl, line 2: expected JSON, got '\{half'"):
         read_rows(first)
     first.write_text("[1]")
-    with pytest.raises(ValueError, match=r"a.jsonl, line 1: wanted .* got '\[1\]'"):
+    with pytest.raises(ValueError, match=r"a.jsonl, line 1: expected .* got '\[1\]'"):
         read_rows(first)
 
 
@@ -638,7 +638,7 @@ def test_insert_writes_through_a_link(tmp_path):
 def test_insert_wants_its_markers(tmp_path, document):
     file = tmp_path / "a.md"
     file.write_text(document)
-    with pytest.raises(ValueError, match=r"a.md wants <!-- t --> and after it <!-- /t -->, once each"):
+    with pytest.raises(ValueError, match=r"a.md needs <!-- t --> followed by <!-- /t -->, once each"):
         insert(file, {"t": "text"})
     assert file.read_text() == document
 

@@ -1,4 +1,4 @@
-"""Several metrics of filled texts against their items."""
+"""Metrics of filled texts against their items."""
 
 import json
 import os
@@ -15,12 +15,13 @@ from ddot.evaluation.items import Item, Passage, Program
 from ddot.evaluation.metrics import words
 from ddot.evaluation.metrics.meteor import meteor, meteor_nltk
 from ddot.evaluation.metrics.sums import Difference, Sums, difference, interval, mean_of
+from ddot.evaluation.rows import refuse_unknown
 from ddot.version import extra
 
 
 @dataclass(frozen=True)
 class Fluency:
-    """A language model for perplexity, with its name in rows."""
+    """A language model for perplexity, and its name in rows."""
 
     name: str
     nats: Callable[..., Any]  # fluency.LanguageModel
@@ -28,7 +29,7 @@ class Fluency:
 
 @dataclass(frozen=True)
 class Filled:
-    """Filled texts and their items, in the forms that metrics read."""
+    """Filled texts and their items, in the forms that metrics take."""
 
     items: Sequence[Item]
     lines: Sequence[str]
@@ -51,10 +52,10 @@ def _per_blank(value: Callable[[str, str], float]) -> Callable[[Filled], Sums]:
 
     def metric(filled: Filled) -> Sums:
         if not all(isinstance(item, Passage) for item in filled.items):
-            raise ValueError("metrics of fills need items whose blanks are marked, as those of people and rocstories")
+            raise ValueError("metrics of fills need items with marked blanks, such as people and rocstories")
         rows = []
         for item, text in zip(filled.items, filled.lines, strict=True):
-            fills = item.fills_in(text) or [""] * len(item.fills)  # the literal text was lost, and with it the fills
+            fills = item.fills_in(text) or [""] * len(item.fills)  # the text around the blanks was lost
             rows.append([sum(map(value, item.fills, fills)), len(fills)])
         return Sums(np.array(rows, float).reshape(-1, 2), mean_of)
 
@@ -70,7 +71,7 @@ def _rouge_scorer(kind: str) -> Any:
 
 
 def _rouge(kind: str) -> Callable[[Filled], Sums]:
-    """F-measure in percent, by the package rouge-score without stemming."""
+    """ROUGE F-measure in percent (package rouge-score, no stemming)."""
     return _per_blank(lambda true, fill: 100 * float(_rouge_scorer(kind).score(true, fill)[kind].fmeasure))
 
 
@@ -80,7 +81,7 @@ def _excess(true: str, fill: str) -> float:
 
 def _missing(filled: Filled) -> list[list[int]]:
     if any(isinstance(item, Passage) for item in filled.items):
-        raise ValueError("gap metrics need items split into words: sentences or programs")
+        raise ValueError("gap metrics need sentences or programs, whose words are known")
     return [item.missing for item in filled.items]
 
 
@@ -93,17 +94,17 @@ json.dump(calc_codebleu(references, texts, "python"), sys.stdout)
 
 
 def code_bleu(references: Sequence[str], texts: Sequence[str]) -> float:
-    """Corpus CodeBLEU in percent: BLEU, BLEU with keywords, syntax trees and data flow, a quarter each.
+    """Corpus CodeBLEU in percent: the mean of BLEU, keyword-weighted BLEU, syntax-tree match and data-flow match.
 
-    Runs in a subprocess with a fixed hash seed: the package iterates over sets, and which data flows match depends on
-    their order (±0.01 between runs, measured on 100 functions).
+    Runs in a subprocess with a fixed hash seed: the package iterates over sets, and their order decides which data
+    flows match (±0.01 between runs, measured on 100 functions).
     """
     with extra("CodeBLEU", "metrics"):
         import codebleu  # noqa: F401
         import tree_sitter_python  # noqa: F401
 
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _CHILD],  # -P: ignore a codebleu.py in the working folder
+        [sys.executable, "-P", "-c", _CHILD],  # -P: ignore a codebleu.py in the current folder
         input=json.dumps([list(references), list(texts)]),
         capture_output=True,
         text=True,
@@ -113,26 +114,26 @@ def code_bleu(references: Sequence[str], texts: Sequence[str]) -> float:
         raise ValueError(f"CodeBLEU failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     parts = json.loads(done.stdout)
     if not parts["dataflow_match_score"]:
-        # The package takes "none matched" for "all matched": empty texts would score 25.
-        raise ValueError("CodeBLEU is undefined here: no data flow of the references is found in the texts")
+        # The package counts "none matched" as "all matched": empty texts would score 25.
+        raise ValueError("CodeBLEU is undefined: the texts have none of the references' data flow")
     return 100 * parts["codebleu"]
 
 
 def _code_bleu(filled: Filled) -> float:
     if not all(isinstance(item, Program) for item in filled.items):
-        raise ValueError("CodeBLEU needs programs, line breaks included")
+        raise ValueError("CodeBLEU needs programs, with their line breaks")
     return code_bleu([item.text for item in filled.items], filled.lines)
 
 
 def _perplexity(filled: Filled) -> Sums:
     if filled.language_model is None:
-        raise ValueError("perplexity needs a language model; give one made by `ddot convert` with --language-model")
+        raise ValueError("perplexity needs a language model; give one made by `ddot convert` as --language-model")
     from ddot.evaluation.metrics.fluency import perplexity  # loads torch
 
     return perplexity(filled.lines, filled.language_model.nats)
 
 
-# A new one also needs a column head in `evaluation.rows.HEADS`. Names with `rouge` or `fill_` in front are of fills.
+# Each also needs a column head in `evaluation.rows.HEADS`. Metrics of fills are named rouge… or fill_….
 METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "bleu2": lambda f: words.bleu(f.references, f.texts, 2),
     "bleu4": lambda f: words.bleu(f.references, f.texts, 4),
@@ -155,7 +156,7 @@ METRICS: dict[str, Callable[[Filled], Sums | float]] = {
     "rougeL": _rouge("rougeL"),
     "fill_length_error": _per_blank(_excess),
     "fill_length_error_abs": _per_blank(lambda true, fill: abs(_excess(true, fill))),
-    # Percent of blanks whose length is within one word, or a quarter of the true length.
+    # Percent of blanks whose length is off by at most one word, or a quarter of the true length.
     "fill_length_near": _per_blank(
         lambda true, fill: 100.0 * (abs(_excess(true, fill)) <= max(1, len(true.split()) / 4))
     ),
@@ -166,7 +167,7 @@ OF_FILLS = tuple(name for name in METRICS if name.startswith(("rouge", "fill_"))
 
 
 def usual(items: Sequence[Item]) -> tuple[str, ...]:
-    """The metrics items are scored with unless others are named: those of fills where blanks are marked."""
+    """The default metrics of these items: those of fills if all blanks are marked."""
     return OF_FILLS if all(isinstance(item, Passage) for item in items) else USUAL
 
 
@@ -178,14 +179,15 @@ def score(
     samples: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The metrics `wanted`, by name; "missing" says why one could not be computed.
+    """The `wanted` metrics by name; "missing" says why one could not be computed.
 
     With success, "kept" counts {words given: [texts that keep them, texts]}. With `samples` resamples of the items,
-    "intervals" holds [low, high] at 95% for metrics that are sums over items. The name of a language model is added.
+    "intervals" holds [low, high] at 95% for metrics that are sums over items. With perplexity, "language_model" is its
+    name.
     """
-    had = measure(items, texts, wanted, language_model)
-    sums = {name: metric for name, metric in had.found.items() if isinstance(metric, Sums)}
-    row: dict[str, Any] = {name: sums[name].value if name in sums else metric for name, metric in had.found.items()}
+    measured = measure(items, texts, wanted, language_model)
+    sums = {name: metric for name, metric in measured.found.items() if isinstance(metric, Sums)}
+    row: dict[str, Any] = {name: sums[name].value if name in sums else m for name, m in measured.found.items()}
     if language_model is not None and "perplexity" in row:
         row["language_model"] = language_model.name
     if "success" in sums:
@@ -196,11 +198,11 @@ def score(
         row["kept"] = {str(count): kept[count] for count in sorted(kept)}
     if samples:
         row["intervals"] = {name: list(interval(metric, samples, seed)) for name, metric in sums.items()}
-    return row | ({"missing": dict(had.missing)} if had.missing else {})
+    return row | ({"missing": dict(measured.missing)} if measured.missing else {})
 
 
 def compare(texts: Measured, others: Measured, samples: int = 1000) -> tuple[dict[str, Difference], dict[str, str]]:
-    """(the difference in each metric that both have, why other metrics are missing)."""
+    """(differences in the metrics that both have, why other metrics are missing)."""
     both = {name: (metric, others.found[name]) for name, metric in texts.found.items() if name in others.found}
     sums = {name: (a, b) for name, (a, b) in both.items() if isinstance(a, Sums) and isinstance(b, Sums)}
     single = {name: f"{name} is not a sum over items: it has no paired interval" for name in both if name not in sums}
@@ -211,11 +213,10 @@ def compare(texts: Measured, others: Measured, samples: int = 1000) -> tuple[dic
 def measure(
     items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: Fluency | None = None
 ) -> Measured:
-    """The metrics `wanted`, as sums over items where possible."""
-    if unknown := [name for name in wanted if name not in METRICS]:
-        raise ValueError(f"there is no metric '{unknown[0]}'; there are {', '.join(METRICS)}")
+    """The `wanted` metrics, as sums over items where possible."""
+    refuse_unknown("unknown metric", wanted, METRICS)
     if not items or len(items) != len(texts):
-        raise ValueError(f"{len(texts)} texts for {len(items)} items; wanted one text for each of at least one item")
+        raise ValueError(f"{len(texts)} texts for {len(items)} items; expected one text per item, and at least one")
     given, references = [item.given for item in items], [item.words for item in items]
     filled = Filled(items, texts, given, references, [text.split() for text in texts], language_model)
     found: dict[str, Sums | float] = {}

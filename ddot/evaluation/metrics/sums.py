@@ -1,4 +1,4 @@
-"""Metrics as sums over items: scoring a resample of the items is one matrix product."""
+"""Metrics as sums over items, so that scoring resamples of the items is one matrix product."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 @dataclass(frozen=True)
 class Sums:
-    """`rows[i]` are the statistics of item i; `combine` turns their sums into the score."""
+    """`rows[i]`: statistics of item i; `combine` turns their sums into the score."""
 
     rows: Float[np.ndarray, "items statistics"]
     combine: Callable[[Float[np.ndarray, "statistics"]], float]
@@ -30,40 +30,40 @@ def mean_of(sums: Float[np.ndarray, "2"]) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """One set of texts minus another on the same items, its interval, and how often the first wins."""
+    """One set of texts minus another on the same items, with its interval."""
 
     difference: float
     low: float
     high: float
-    wins: float  # share of the resamples in which the first is higher; a tie counts half
+    wins: float  # share of resamples in which the first scores higher; ties count half
 
 
 def interval(metric: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
-    """(low, high): the percentile bootstrap interval of a score, over resamples of the items."""
-    return _middle(_resampled(metric, samples, seed), level)
+    """(low, high): percentile bootstrap interval of a score, over items."""
+    return _percentiles(_resampled(metric, samples, seed), level)
 
 
 def difference(first: Sums, second: Sums, samples: int = 1000, seed: int = 0, level: float = 0.95) -> Difference:
-    """`first` minus `second` by the paired bootstrap: both are scored on the same resamples (Koehn, 2004)."""
+    """`first` minus `second`, with a paired bootstrap: both are scored on the same resamples (Koehn, 2004)."""
     if len(first.rows) != len(second.rows):
         raise ValueError(f"{len(first.rows)} and {len(second.rows)} items cannot be paired; score the same items")
-    apart = _resampled(first, samples, seed) - _resampled(second, samples, seed)
-    low, high = _middle(apart, level)
-    wins = float(np.mean(apart > 0) + np.mean(apart == 0) / 2)
+    differences = _resampled(first, samples, seed) - _resampled(second, samples, seed)
+    low, high = _percentiles(differences, level)
+    wins = float(np.mean(differences > 0) + np.mean(differences == 0) / 2)
     return Difference(first.value - second.value, low, high, wins)
 
 
 def _resampled(metric: Sums, samples: int, seed: int) -> Float[np.ndarray, "samples"]:
-    """Scores of resamples, which depend on the seed and the number of items only."""
+    """Scores of resamples, which depend only on the seed and the number of items."""
     items = len(metric.rows)
     if items < 1 or samples < 1:
         raise ValueError(f"an interval needs items and resamples, got {items} and {samples}")
-    times_drawn = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), samples)
-    return np.array([metric.combine(sums) for sums in times_drawn @ metric.rows])
+    counts = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), samples)
+    return np.array([metric.combine(sums) for sums in counts @ metric.rows])
 
 
-def _middle(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, float]:
-    scores = scores[~np.isnan(scores)]  # resamples without a score, such as those without a token
+def _percentiles(scores: Float[np.ndarray, "samples"], level: float) -> tuple[float, float]:
+    scores = scores[~np.isnan(scores)]  # a resample without any token has no score
     if not len(scores):
         return float("nan"), float("nan")
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])

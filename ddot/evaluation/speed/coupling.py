@@ -1,7 +1,7 @@
 """`ddot bench coupling`: the linear-time coupling against the paper's dynamic program and general solvers.
 
-Every contender does the whole job for each row (draw z_T, split it, match, lay out z_0 and z_T) on one core, timed by
-the thread's CPU time.
+Every solver does the whole job for each row (draw z_T, split it, match, lay out z_0 and z_T) on one core, timed in CPU
+time of its thread.
 """
 
 import time
@@ -22,7 +22,7 @@ from ddot.core.rng import row_keys
 def _align(a: np.ndarray, n: int, b: np.ndarray, m: int, pi: np.ndarray, taken: np.ndarray, row: np.ndarray) -> None:
     """The paper's global alignment: D(i, j) = min(D(i, j−1), D(i−1, j−1) + |a_i − b_j|), traced back.
 
-    Costs live in one row (O(m) memory); a bit for each cell remembers the choice, since a row alone cannot be traced.
+    Costs take one row (O(m) memory); a flag per cell keeps the choice for the trace.
     """
     for j in range(m + 1):
         row[j] = 0.0
@@ -45,7 +45,7 @@ def _align(a: np.ndarray, n: int, b: np.ndarray, m: int, pi: np.ndarray, taken: 
 
 
 def align(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
-    """What `ddot.coupling.match` returns, by the paper's O(n·m) dynamic program."""
+    """`ddot.coupling.match` by the paper's O(n·m) dynamic program."""
     n, m = len(targets), len(pool)
     pi = np.empty(n, np.int64)
     _align(targets, n, pool, m, pi, np.empty((n, m), np.bool_), np.empty(m + 1))
@@ -91,7 +91,7 @@ def _couple_by_alignment(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.nda
 
 
 def _couple_with(solve: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[..., None]:
-    """The whole job in numpy around another solver of (targets, pool)."""
+    """The whole job in numpy, with another solver of (targets, pool)."""
 
     def run(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray) -> None:
         drawn = random_terminal(is_prompt, keys)
@@ -128,14 +128,13 @@ def _sort_alone(is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray) -> 
 
 def contenders() -> dict[str, Callable[..., Any]]:
     """Name → function of (is_prompt, n_real, keys); solvers that are not installed are omitted."""
-    found: dict[str, Callable[..., Any]] = {"ddot": couple, "dp": _couple_by_alignment}
     solvers = {"scipy": ("scipy", _scipy), "pot": ("ot", _pot)}
-    found |= {name: _couple_with(solve) for name, (package, solve) in solvers.items() if find_spec(package)}
-    return found | {"sort": _sort_alone}
+    installed = {name: _couple_with(solve) for name, (package, solve) in solvers.items() if find_spec(package)}
+    return {"ddot": couple, "dp": _couple_by_alignment, **installed, "sort": _sort_alone}
 
 
 def rows_like_training(L: int, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(is_prompt, n_real, keys): lengths from L/4 to L, and each token a prompt with chance one half."""
+    """(is_prompt, n_real, keys): lengths from L/4 to L; each token is a prompt with probability 1/2."""
     rng = np.random.default_rng(seed)
     n_real = rng.integers(L // 4, L + 1, rows)
     is_prompt = (rng.random((rows, L)) < 0.5) & (np.arange(L) < n_real[:, None])
@@ -143,7 +142,7 @@ def rows_like_training(L: int, rows: int, seed: int = 0) -> tuple[np.ndarray, np
 
 
 def _seconds(work: Callable[..., Any], L: int, seconds: float) -> float:
-    """CPU seconds a slot, best of five rounds sized to about `seconds` in all."""
+    """CPU seconds per slot: the best of five rounds that take about `seconds` in total."""
 
     def once() -> float:
         start = time.thread_time()
@@ -159,14 +158,14 @@ def _seconds(work: Callable[..., Any], L: int, seconds: float) -> float:
 
 
 def measure(lengths: Iterable[int] = (64, 128, 1024), seconds: float = 1.0) -> list[dict[str, Any]]:
-    """One row for each (contender, L): million slots a second, and how many times faster ours is."""
-    table = []
+    """One row for each (contender, L): million slots per second, and how many times faster ours is."""
+    rows = []
     for L in lengths:
         ours = 0.0
         for name, work in contenders().items():
             work(*rows_like_training(L, 2))  # compile or import
             cost = _seconds(work, L, seconds)
-            ours = ours or cost  # the first one
+            ours = ours or cost  # the first contender
             row = {"contender": name, "L": L, "million_slots_per_second": 1e-6 / cost, "ddot_is_faster": cost / ours}
-            table.append(row)
-    return table
+            rows.append(row)
+    return rows

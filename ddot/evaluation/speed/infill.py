@@ -1,9 +1,10 @@
-"""How fast blanks are filled, each comparison in one run on the same sentences.
+"""Speed of infilling; each comparison is one run on the same sentences, on one core.
 
 `ddot bench infill`: the product against a plain implementation (float32, always 64 slots, logits at every slot in every
-step), and the same trunk generating left to right with a key-value cache; on a GPU also long lists, plain and compiled.
-`ddot bench methods`: sampling steps of each method. Weights do not affect speed: baselines run on the model's.
-`ddot bench cost`: what a text costs, against the words around a blank and against the number of blanks.
+step), and against the same trunk generating left to right with a key-value cache; on a GPU also long lists, plain and
+compiled.
+`ddot bench methods`: sampling steps of each method. Weights do not affect speed, so baselines use the model's.
+`ddot bench cost`: the cost of a text, against the words around a blank and against the number of blanks.
 """
 
 import sys
@@ -25,7 +26,7 @@ from ddot.infill.engine import ALONE, Window
 from ddot.infill.lengths import choose_lengths, roomy
 from ddot.infill.model import Model, load
 from ddot.infill.scheduler import result_of
-from ddot.infill.settings import Settings
+from ddot.infill.settings import Settings, whole_number
 from ddot.infill.template import parse
 from ddot.infill.view import lay_out, view
 from ddot.methods.ddot import DDOT
@@ -68,16 +69,17 @@ R = TypeVar("R")
 
 
 def in_turn(ways: Mapping[str, Callable[[bool], R]], rounds: int) -> dict[str, list[R]]:
-    """What each way returns in each round, all of them taking turns; a first round, called with True, warms up."""
-    found: dict[str, list[R]] = {name: [] for name in ways}
+    """The results of each way in each round. Ways take turns; a first round, called with True, warms up."""
+    torch.set_num_threads(1)
+    results: dict[str, list[R]] = {name: [] for name in ways}
     for turn, (name, way) in product(range(rounds + 1), ways.items()):
         print(f"ddot: round {turn} of {rounds}, {name}", file=sys.stderr)
         result = way(turn == 0)
-        found[name] += [result] * bool(turn)
-    return found
+        results[name] += [result] * bool(turn)
+    return results
 
 
-# Returns the seconds each sentence took; the mean where many are filled together.
+# Returns the seconds of each sentence, or their mean if they are filled together.
 Way = Callable[[bool], list[float]]
 
 
@@ -111,7 +113,7 @@ def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
 def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
     compiled = load(model, device=str(fast.device), compile=True)
     another = load(model, device=str(fast.device))
-    bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # batches of one row, not filled up
+    bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # batches of one row, without padding rows
     return {
         "plain: 64 slots, all logits, all steps": _each(bare, partial(_plain, steps=steps)),
         "ddot infill, one by one": _each(fast, partial(_infill, steps=steps)),
@@ -124,12 +126,14 @@ def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
 
 
 def _on_any(model: Model, steps: int) -> dict[str, Way]:
-    told = _each(model, partial(_infill, steps=steps, bounds="{8}"))
-    return {"ddot infill, told 8 words": told, "left to right, same trunk, cached": _each(model, _left_to_right)}
+    return {
+        "ddot infill, told 8 words": _each(model, partial(_infill, steps=steps, bounds="{8}")),
+        "left to right, same trunk, cached": _each(model, _left_to_right),
+    }
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """How long it takes, until the device has finished."""
+    """Wall-clock time until the device has finished."""
     start = time.perf_counter()
     work()
     if device.type == "cuda":
@@ -151,9 +155,9 @@ def _many(model: Model, steps: int) -> Way:
 
 
 def varied(count: int) -> list[str]:
-    """Sentences that lack up to eight words at the end, so that lengths vary as in real files."""
-    words = [(SENTENCES[i % len(SENTENCES)].split(), i // len(SENTENCES) % 9) for i in range(count)]
-    return [" ".join(some[: len(some) - fewer]) for some, fewer in words]
+    """Sentences with up to eight words cut off at the end, so that lengths vary as in real files."""
+    cuts = [(SENTENCES[i % len(SENTENCES)].split(), i // len(SENTENCES) % 9) for i in range(count)]
+    return [" ".join(words[: len(words) - cut]) for words, cut in cuts]
 
 
 def _infill(model: Model, text: str, bounds: str = "", **settings: Any) -> None:
@@ -177,7 +181,7 @@ def _plain(model: Model, text: str, steps: int) -> None:
 
 
 def _left_to_right(model: Model, text: str) -> None:
-    """The blank's tokens one by one; sees only the text before it."""
+    """Generate the tokens of the blank one by one, from the text before it."""
     _, seen, lengths = _lengths(model, text)
     trunk, device = model.denoiser.trunk, model.device
     start = torch.from_numpy(seen.prompt.example.tokens[: seen.after[0] + 1])[None].to(device)
@@ -204,15 +208,14 @@ def measure_methods(
 ) -> list[dict[str, Any]]:
     """Rows: milliseconds per text, and the speed-up over left context in the same round; medians over rounds.
 
-    All texts have the same number of slots; left context reads twice as many. `texts`: the batch (default: one, or 512
+    All texts have the same number of slots; left context reads twice as many. `texts`: batch size (default: 1, or 512
     on a GPU).
     """
-    for name, number in (*(("steps", K) for K in steps), ("texts", texts), ("rounds", rounds)):
-        if number is not None and number < 1:
-            raise ValueError(f"{name} is {number}; at least 1 is wanted")
+    for name, number in (*(("steps", K) for K in steps), ("texts", 1 if texts is None else texts), ("rounds", rounds)):
+        whole_number(name, number, 1)
     loaded = load(model, device)
     count = texts or (512 if loaded.device.type == "cuda" else 1)
-    # The words alone, not where any are missing.
+    # Just the words, without hints about gaps.
     prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
 
     def sample(name: str, steps: int) -> None:
@@ -226,17 +229,17 @@ def measure_methods(
     with torch.inference_mode(), loaded.denoiser.half_precision():
         times = in_turn(ways, rounds)
     rows = []
-    for (K, name), some in zip(product(steps, METHODS), times.values(), strict=True):
-        # Within a round: the speed of a machine varies.
-        faster = float(np.median(np.divide(times[f"lc, {K} steps"], some)))
+    for (K, name), measured in zip(product(steps, METHODS), times.values(), strict=True):
+        # Ratios within a round, since the speed of a machine varies.
+        speed_up = float(np.median(np.divide(times[f"lc, {K} steps"], measured)))
         rows.append({
             "sampler": name, "device": device_name(loaded.denoiser.device), "texts_at_once": count, "steps": K,
-            "ms_a_text": 1000 * float(np.median(some)) / count, "times_lc": faster,
+            "ms_a_text": 1000 * float(np.median(measured)) / count, "times_lc": speed_up,
         })  # fmt: skip
     return rows
 
 
-# Texts are parts of it, begun again at its end: longer than a window, so that none is read twice at once.
+# Texts are excerpts, which wrap around at its end. It is longer than a window, so that no window holds a part twice.
 PASSAGE = """
 Every spring my grandmother planted beans along the fence behind the kitchen, and every summer half the street came to
 pick them. She never counted what they took. In the evenings she sat on the back step with a bowl in her lap, told us
@@ -247,17 +250,17 @@ the railing was green from one end to the other. Now the children of the house l
 Sundays the stairs smell of garlic and mint. I still have her jar. It stands beside the window of my office, where
 nothing will ever grow, and I would not give it away for anything.
 """
-PLACES = (24, 60, 105, 140)  # words before the middle of each text
-MISSING = 3  # words a blank stands for
-AROUND = 64  # words given where the number of blanks varies
+PLACES = (24, 60, 105, 140)  # word indices of the middles of the texts
+MISSING = 3  # words that a blank replaces
+AROUND = 64  # given words, if the number of blanks varies
 
 
 def text_of(middle: int, words: int, blanks: int) -> str:
-    """Words of the passage around its word `middle`, at evenly spread places blanks instead of a few more."""
-    every = PASSAGE.split()
+    """`words` words of the passage around its word `middle`, with evenly spread blanks."""
+    passage = PASSAGE.split()
     place, parts = middle - (words + MISSING * (blanks - 1)) // 2, []
     for part in np.array_split(np.arange(words), blanks + 1):
-        parts.append(" ".join(every[at % len(every)] for at in range(place, place + len(part))))
+        parts.append(" ".join(passage[at % len(passage)] for at in range(place, place + len(part))))
         place += len(part) + MISSING
     return " ___ ".join(parts)
 
@@ -269,26 +272,26 @@ def measure_cost(
     rounds: int = 3,
     device: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows: milliseconds per text, by the clock and of CPU time: median, least and most of the rounds' means."""
+    """Rows: milliseconds per text, wall clock and CPU time; median, minimum and maximum of the rounds' means."""
     for name, least, most, counts in (("words", 2, 100_000, words), ("blanks", 1, AROUND // 2, blanks)):
-        if wrong := [count for count in counts if not least <= count <= most]:
-            raise ValueError(f"{name} is {wrong[0]}; between {least} and {most:,} can be measured")
+        for count in counts:
+            whole_number(name, count, least, most)
     loaded = load(model, device)
 
     def fill(given: int, count: int, warm: bool) -> tuple[float, float, float]:
-        """(milliseconds by the clock, those that a core worked for this process, words written) per text."""
-        clock, worked = time.perf_counter(), time.process_time()
+        """(wall-clock milliseconds, CPU milliseconds, words written) per text."""
+        clock, cpu = time.perf_counter(), time.process_time()
         answers = [loaded.infill(text_of(middle, given, count))[0] for middle in (PLACES[:1] if warm else PLACES)]
-        clock, worked = time.perf_counter() - clock, time.process_time() - worked
+        clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
         written = sum(len(fill.split()) for answer in answers for fill in answer.fills)
-        return 1000 * clock / len(answers), 1000 * worked / len(answers), written / len(answers)
+        return 1000 * clock / len(answers), 1000 * cpu / len(answers), written / len(answers)
 
     texts = [("words", count, 1) for count in words] + [("blanks", AROUND, count) for count in blanks]
-    ways = {f"{given} words, blanks: {some} (by {name})": partial(fill, given, some) for name, given, some in texts}
+    ways = {f"{given} words, blanks: {count} (by {name})": partial(fill, given, count) for name, given, count in texts}
     rows = []
-    for (against, given, some), spent in zip(texts, in_turn(ways, rounds).values(), strict=True):
-        row: dict[str, Any] = {"against": against, "words": given, "blanks": some, "words_written": spent[-1][2]}
-        for name, values in zip(("ms", "cpu_ms"), np.transpose(spent), strict=False):
+    for (against, given, count), results in zip(texts, in_turn(ways, rounds).values(), strict=True):
+        row: dict[str, Any] = {"against": against, "words": given, "blanks": count, "words_written": results[-1][2]}
+        for name, values in zip(("ms", "cpu_ms"), np.transpose(results), strict=False):
             low, median, high = map(float, np.quantile(values, (0, 0.5, 1)))
             row |= {name: median, f"{name}_least": low, f"{name}_most": high}
         rows.append(row)

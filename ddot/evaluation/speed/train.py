@@ -17,6 +17,7 @@ from ddot.core.positions import random_terminal
 from ddot.core.records import Vocabulary
 from ddot.data.shards import pack
 from ddot.data.tokenizer import learn_bpe
+from ddot.evaluation.rows import refuse_unknown
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method
@@ -47,19 +48,18 @@ def measure(
 ) -> list[dict[str, Any]]:
     """One row for each network, length and layout: with couplings (DDOT), and without (fixed positions)."""
     rows, cuda = [], device.startswith("cuda")
-    if unknown := [name for name in names if name not in NETWORKS]:
-        raise ValueError(f"there is no network '{unknown[0]}'; there are {', '.join(NETWORKS)}")
+    refuse_unknown("unknown network", names, NETWORKS)
     training = Training(
         steps=steps, slots=slots, device=device, bf16=cuda, compile=cuda, log_every=max(1, steps // 2), save_every=0
     )
     layouts: dict[bool, Method] = {True: DDOT(terminal=random_terminal), False: FixedLength()}
-    with tempfile.TemporaryDirectory() as place:
-        _random_corpus(Path(place) / "data")
-        data = Data(folder=place, sources=(("data", 1.0),), workers=workers)
+    with tempfile.TemporaryDirectory() as folder:
+        _random_corpus(Path(folder) / "data")
+        data = Data(folder=folder, sources=(("data", 1.0),), workers=workers)
         for name, L, (coupled, method) in product(names, lengths, layouts.items()):
             plans = (Plan(method, recipes.ALL_MASKS, Windows(0.5), lengths=(L,)),)
             run = Run(f"{name} L={L}", NETWORKS[name], data, plans, training)
-            figures = train(run, Path(place, f"{name}-{L}-{coupled}"))
+            figures = train(run, Path(folder, f"{name}-{L}-{coupled}"))
             rows.append({
                 "network": name, "L": L, "couplings": coupled, "slots_per_second": figures["slots_per_second"],
                 "of_matrix_peak": figures["utilisation"], "waiting_for_data": figures["waiting"],

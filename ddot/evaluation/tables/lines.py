@@ -1,6 +1,6 @@
-"""Measured rows as the lines of a table: seeds averaged, lines chosen, named, the best in bold.
+"""Rows as the lines of a table: seeds are averaged, lines chosen and named, the best set in bold.
 
-A line is one contender with one model, on one task, at one number of steps, over several sets.
+A line is one contender with one model, on one task, with one number of steps, over several sets.
 """
 
 import statistics
@@ -26,7 +26,7 @@ SETS = {
 }
 TASKS = ("free", "located")
 LOWER_IS_BETTER = ("length_error_abs", "perplexity", "gaps_extra", "fill_length_error_abs", "fill_empty", "nats")
-# Never bold: leaving every gap empty, or filling every gap with anything, scores well in each.
+# Never bold: each can be gamed by leaving every gap empty, or by filling every gap with anything.
 _NOT_COMPARED = (
     *("length_error", "fill_length_error", "seconds", "gaps_found", "gaps_extra", "d2", "d4", "perplexity"),
     "fill_empty",
@@ -39,12 +39,12 @@ BOLD = "Bold: best among models with the same training budget (±10%), steps and
 
 
 def number_format(metric: str) -> str:
-    """The digits of a metric, and whether its sign is shown."""
+    """Format spec of a metric: its digits, and whether the sign is shown."""
     return _FORMATS.get(metric, ".1f")
 
 
 def signed(value: float, form: str) -> str:
-    """The number with a true minus, and no sign where it shows as 0."""
+    """The number with a true minus sign, and no sign if it is shown as 0."""
     text = f"{value:{form}}"
     if float(text) == 0:
         return text.lstrip("+-")
@@ -53,7 +53,7 @@ def signed(value: float, form: str) -> str:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric over seeds; no deviation with one seed."""
+    """A metric over seeds; one seed has no deviation."""
 
     mean: float
     deviation: float | None = None
@@ -66,7 +66,7 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """`rows`: for each set, a row per seed; `row` is the first of them."""
+    """`rows`: for each set, one row per seed; `row` is the first of all."""
 
     rows: Mapping[str, Sequence[Row]]
 
@@ -76,11 +76,11 @@ class Line:
 
     @property
     def every(self) -> list[Row]:
-        return [row for some in self.rows.values() for row in some]
+        return list(chain.from_iterable(self.rows.values()))
 
     @property
     def budget(self) -> float | None:
-        """Seconds its model was trained for, including the model it started from."""
+        """Training time of its model in seconds, including its starting model."""
         return max((row.training_seconds for row in self.every if row.training_seconds is not None), default=None)
 
     def measure(self, dataset: str, metric: str) -> Measure | None:
@@ -90,66 +90,71 @@ class Line:
         return Measure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
+def in_order(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Each name once: known ones in their order, then others alphabetically."""
+    unique = set(names)
+    return [name for name in known if name in unique] + sorted(unique.difference(known))
+
+
 def gather(rows: Iterable[Row], sets: Sequence[str], metrics: Sequence[str] = ()) -> list[Line]:
     """The lines of rows on these sets that have one of the metrics: by task, then in the registry's order.
 
-    The unfilled prompt comes first, where anything is filled beside it or there is nothing else.
+    The unfilled prompt comes first; it is dropped where others fill, but not the same items.
     """
     groups: dict[tuple[str | int, ...], dict[str, list[Row]]] = {}
     for row in rows:
         if row.dataset in sets and (not metrics or any(row.measure(metric) is not None for metric in metrics)):
-            key: tuple[str | int, ...] = (row.method, row.split, row.items)  # all there is of the unfilled prompt
+            key: tuple[str | int, ...] = (row.method, row.split, row.items)  # enough for the unfilled prompt
             key += () if row.method == UNFILLED else (row.model, row.task, row.steps)
             groups.setdefault(key, {}).setdefault(row.dataset, []).append(row)
-    lines = [Line(found) for found in groups.values()]
-    filled = {_items(row) for line in lines for row in line.every if row.method != UNFILLED}
-    lines = [line for line in lines if line.row.method != UNFILLED or not filled or filled & {*map(_items, line.every)}]
-    return sorted(lines, key=lambda line: _place(line.row))
+    lines = list(map(Line, groups.values()))
+    filled = {row.item_set for line in lines for row in line.every if row.method != UNFILLED}
 
+    def is_shown(line: Line) -> bool:
+        return line.row.method != UNFILLED or not filled or any(row.item_set in filled for row in line.every)
 
-def _items(row: Row) -> tuple[str, str, int]:
-    return row.dataset, row.split, row.items
+    def place(line: Line) -> tuple[object, ...]:
+        row = line.row
+        task = "" if row.method == UNFILLED else row.task
+        return task, order(row.method), row.model, row.split != "test", row.steps, -row.items
 
-
-def _place(row: Row) -> tuple[object, ...]:
-    task = "" if row.method == UNFILLED else row.task
-    return task, order(row.method), row.model, row.split != "test", row.steps, -row.items
+    return sorted(filter(is_shown, lines), key=place)
 
 
 def of_own_model(rows: Sequence[Row]) -> list[Row]:
-    """Rows at the usual number of steps; only its own model (in its recipe's folder) for a contender that has one."""
-    own = {(row.method, row.task, row.dataset) for row in rows if is_own(row)}
-    shown = [row for row in rows if (row.method, row.task, row.dataset) not in own or is_own(row)]
+    """Rows at the usual number of steps. If a contender has a model of its own, only that model's rows."""
+    own = {(row.method, row.task, row.dataset) for row in rows if is_own(row.method, row.model)}
+    shown = [row for row in rows if (row.method, row.task, row.dataset) not in own or is_own(row.method, row.model)]
     counts = Counter(row.steps for row in shown if row.method != UNFILLED)
     usual = max(counts, key=lambda steps: (counts[steps], steps), default=None)
     has = {(row.method, row.model, row.task) for row in shown if row.steps == usual}
     return [row for row in shown if row.steps == usual or (row.method, row.model, row.task) not in has]
 
 
-def is_own(row: Row) -> bool:
-    """Whether its model was trained for its contender."""
-    return contender(row.method).recipe == PurePath(row.model).name
+def is_own(method: str, model: str) -> bool:
+    """Whether a model was trained for this contender: it is in the folder of its recipe."""
+    return contender(method).recipe == PurePath(model).name
 
 
 def rank(row: Row) -> tuple[bool, int]:
-    """A sort key: contenders with models of their own, the most important first."""
-    return contender(row.method).recipe is not None and not is_own(row), importance(row.method)
+    """Sort key: the most important first, other models than a contender's own last."""
+    return contender(row.method).recipe is not None and not is_own(row.method, row.model), importance(row.method)
 
 
-def shortened(lines: Sequence[Line], room: int | None) -> list[Line]:
-    """The most important `room` lines, in their order; all for None."""
-    ranked = sorted(lines, key=lambda line: importance(line.row.method))[:room]
+def shortened(lines: Sequence[Line], limit: int | None) -> list[Line]:
+    """The `limit` most important lines, in their order; None: all."""
+    ranked = sorted(lines, key=lambda line: importance(line.row.method))[:limit]
     return [line for line in lines if line in ranked]
 
 
 def model_name(model: str) -> str:
-    """A model in a table; of an absolute path only the folder."""
+    """A model's name in a table: the last part of an absolute path."""
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What the names of lines must say because it differs between them."""
+    """What the names of lines must say because lines differ in it."""
 
     models: bool
     steps: bool
@@ -168,30 +173,30 @@ class Naming:
         row = line.row
         parts = [contender(row.method).label]
         if contender(row.method).filling:
-            parts += [model_name(row.model)] * (self.models and not is_own(row)) + [f"{row.steps} steps"] * self.steps
-            parts += [row.task] * self.tasks
+            parts += [model_name(row.model)] * (self.models and not is_own(row.method, row.model))
+            parts += [f"{row.steps} steps"] * self.steps + [row.task] * self.tasks
         parts += [f"{row.split} split"] * (row.split != "test")
         return ", ".join(parts) + f" (n = {row.items})" * (row.items != self.items)
 
 
 def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Sequence[str]] = ()) -> list[str]:
-    """The sentences under a table: what all of its lines share, and how certain they are."""
+    """The sentences below a table: what its lines have in common, and how certain they are."""
     rows = [row for line in lines for row in line.every if row.method != UNFILLED]
     notes = []
     if len(steps := {row.steps for row in rows if contender(row.method).filling}) == 1:
         notes.append(f"{steps.pop()} steps.")
     if lines:
         notes.append(f"n = {Naming.of(lines).items:,} items per set unless stated.")
-    if any(len(some) > 1 for line in lines for some in line.rows.values()):
+    if any(len(seeds) > 1 for line in lines for seeds in line.rows.values()):
         notes.append("±: standard deviation over seeds.")
     if any(map(is_bold, chain.from_iterable(body))):
         notes.append(BOLD)
-    ends = {m: [row.intervals[m] for row in rows if row.intervals and row.intervals.get(m)] for m in metrics}
-    halves = {metric: max((high - low) / 2 for low, high in some) for metric, some in ends.items() if some}
-    if told := [f"{HEADS[m]} ± {half:{number_format(m).lstrip('+')}}" for m, half in halves.items()]:
-        notes.append(f"95% intervals (bootstrap over items) are at most {', '.join(told)}.")
-    if "perplexity" in metrics and (judges := sorted({row.language_model for row in rows if row.language_model})):
-        notes.append(f"PPL under {', '.join(judges)}.")
+    intervals = {m: [row.intervals[m] for row in rows if row.intervals and row.intervals.get(m)] for m in metrics}
+    widths = {m: max((high - low) / 2 for low, high in ends) for m, ends in intervals.items() if ends}
+    if widest := [f"{HEADS[m]} ± {width:{number_format(m).lstrip('+')}}" for m, width in widths.items()]:
+        notes.append(f"95% intervals (bootstrap over items) are at most {', '.join(widest)}.")
+    if "perplexity" in metrics and (models := sorted({row.language_model for row in rows if row.language_model})):
+        notes.append(f"PPL under {', '.join(models)}.")
     if "seconds" in metrics:
         clocks = sorted({f"{row.device} (batches of {row.batch or 1})" for row in rows if row.device and row.seconds})
         notes += [f"Seconds on {', '.join(clocks)}."] * bool(clocks)
@@ -199,32 +204,32 @@ def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Seque
 
 
 def budgets(lines: Sequence[Line]) -> dict[float | None, float | None]:
-    """The training budget each one is compared by: the shortest within 10%."""
-    first: dict[float | None, float | None] = {None: None}
-    group = 0.0
-    for time in sorted({line.budget for line in lines if line.budget is not None}):
-        group = time if time > 1.1 * group else group
-        first[time] = group
-    return first
+    """Maps each budget to the smallest one of its group; a group spans 10%."""
+    groups: dict[float | None, float | None] = {None: None}
+    smallest = 0.0
+    for budget in sorted({line.budget for line in lines if line.budget is not None}):
+        smallest = budget if budget > 1.1 * smallest else smallest
+        groups[budget] = smallest
+    return groups
 
 
 def best(lines: Sequence[Line], dataset: str, metric: str) -> set[Line]:
-    """The lines that are best in a metric among those of the same budget, split, items, task and steps."""
+    """The best lines in a metric, each among those of the same budget, split, items, task and steps."""
     if metric in _NOT_COMPARED:
         return set()
-    close, groups = budgets(lines), dict[object, dict[Line, float]]()
+    budget_groups, rivals = budgets(lines), dict[object, dict[Line, float]]()
     for line in lines:
-        found, row = line.measure(dataset, metric), line.row
-        if found is not None and not contender(row.method).reference:
-            key = (close[line.budget], row.split, row.items, row.task, row.steps)
-            groups.setdefault(key, {})[line] = float(f"{found.mean:{number_format(metric)}}")  # as it is shown
+        measure, row = line.measure(dataset, metric), line.row
+        if measure is not None and not contender(row.method).reference:
+            key = (budget_groups[line.budget], row.split, row.items, row.task, row.steps)
+            rivals.setdefault(key, {})[line] = float(f"{measure.mean:{number_format(metric)}}")  # as shown
     choose = min if metric in LOWER_IS_BETTER else max
-    tops = [(group, choose(group.values())) for group in groups.values() if len(set(group.values())) > 1]
+    tops = [(group, choose(group.values())) for group in rivals.values() if len(set(group.values())) > 1]
     return {line for group, top in tops for line, value in group.items() if value == top}
 
 
 def cells(lines: Sequence[Line], dataset: str, metrics: Sequence[str]) -> list[str]:
-    """A cell for each line: the metrics on one set, the best in bold; – where none was measured."""
+    """A cell for each line: the metrics on one set, the best in bold; – if nothing was measured."""
     tops = {metric: best(lines, dataset, metric) for metric in metrics}
 
     def shown(line: Line, metric: str) -> str:

@@ -1,4 +1,4 @@
-"""A table on the page, as Markdown or LaTeX, and its place in a document. Knows nothing about the contents."""
+"""Tables as Markdown or LaTeX, and their place in a document. Knows nothing about the contents."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ _ON, _OFF = "\x02", "\x03"  # around bold text in a cell
 
 
 def bold(text: str) -> str:
-    """Text of a cell, or a part of it, in bold."""
+    """A cell, or a part of it, in bold."""
     return f"{_ON}{text}{_OFF}"
 
 
@@ -24,13 +24,13 @@ def is_bold(cell: str) -> bool:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """A cell of several parts; empty if all are."""
+    """A cell of several parts; empty if all of them are."""
     return EMPTY if set(parts) == {EMPTY} else " / ".join(parts)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading; neighbouring columns of one group share a heading above theirs."""
+    """A heading; neighbouring columns of one group share a heading above it."""
 
     name: str
     group: str = ""
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Every line has a cell for each column; the first holds the line's name."""
+    """Every line has a cell for each column; the first is the line's name."""
 
     name: str
     title: str
@@ -57,7 +57,7 @@ def markdown(table: Table) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is: no mark-up, no end of cell, one line."""
+    """Escape Markdown's mark-up and cell separators, and join lines."""
     return re.sub(r"([\\|*_`<>\[\]~&])", r"\\\1", " ".join(text.splitlines()))
 
 
@@ -65,14 +65,14 @@ PACKAGES = "% Needs \\usepackage{booktabs}; wide tables want a wide page: \\usep
 
 
 def latex(table: Table) -> str:
-    """A float for booktabs, title and notes in its caption."""
+    """A table float (booktabs) with title and notes in its caption."""
     notes = " ".join([rf"\textbf{{{escape_latex(table.title)}.}}", *map(escape_latex, table.notes)])
     wide = "*" * (len(table.columns) > 6)
     spec = f"l{'r' * (len(table.columns) - 1)}"
     lines = [rf"\begin{{table{wide}}}[ht]", r"\centering", r"\small", rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     if any(column.group for column in table.columns):
-        spans = [(group, len(list(some))) for group, some in groupby(table.columns, key=lambda column: column.group)]
-        lines.append(_latex_row(_latex_group(group, span) for group, span in spans))
+        groups = groupby(table.columns, key=lambda column: column.group)
+        lines.append(_latex_row(_latex_group(group, len(list(columns))) for group, columns in groups))
     lines += [_latex_row(escape_latex(column.name) for column in table.columns), r"\midrule"]
     lines += [_latex_row(map(escape_latex, line)) for line in table.lines]
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{notes}}}\label{{tab:ddot-{table.name}}}"]
@@ -98,12 +98,12 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX sets as it is."""
+    """Text that LaTeX prints verbatim."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.splitlines()))
 
 
 def marked(document: Path, names: Sequence[str]) -> list[str]:
-    """The names that a document has markers for."""
+    """The names whose markers a document has."""
     text = _text_of(document)
     return [name for name in names if f"<!-- {name} -->" in text]
 
@@ -114,12 +114,12 @@ def insert(document: Path, texts: Mapping[str, str]) -> None:
     newline, new = "\r\n" if "\r\n" in old else "\n", old
     for marker, text in texts.items():
         begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
-        before, found, rest = new.partition(begin)
+        before, opened, rest = new.partition(begin)
         _, closed, after = rest.partition(end)
-        if not (found and closed) or new.count(begin) > 1 or new.count(end) > 1:
-            raise ValueError(f"{document} wants {begin} and after it {end}, once each; add them where the table goes")
+        if not (opened and closed) or new.count(begin) > 1 or new.count(end) > 1:
+            raise ValueError(f"{document} needs {begin} followed by {end}, once each; add them where the table goes")
         if begin in text or end in text:
-            raise ValueError(f"the text for {document} itself contains {begin} or {end}; take another marker")
+            raise ValueError(f"the text for {document} itself contains {begin} or {end}; choose another marker")
         new = before + newline.join([begin, "", *text.strip().splitlines(), "", end]) + after
     if new != old:
         write_whole(document.resolve(), new.encode())
@@ -127,9 +127,9 @@ def insert(document: Path, texts: Mapping[str, str]) -> None:
 
 def _text_of(document: Path) -> str:
     if not document.is_file():
-        raise FileNotFoundError(f"there is no file {document}; wanted Markdown with <!-- name --> markers")
+        raise FileNotFoundError(f"there is no file {document}; give a Markdown file with <!-- name --> markers")
     try:
         with open(document, encoding="utf-8", newline="") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{document} is not UTF-8 text ({error.reason}); wanted a Markdown file") from None
+        raise ValueError(f"{document} is not UTF-8 text ({error.reason}); give a Markdown file") from None

@@ -1,4 +1,4 @@
-"""Tables of `ddot bench`: its columns as they are, numbers rounded, the paper's speeds in the notes."""
+"""Tables of `ddot bench`: its columns, with numbers rounded and the paper's speeds in the notes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from ddot.evaluation.tables.page import EMPTY, Column, Table
 from ddot.evaluation.tables.paper import paper_tables
 
 Line = Mapping[str, Any]
-# The first column of a bench → the table's name and title; what has a column for each of its values; their cells.
+# First field of a row → name and title of the table; the field whose values become columns; the fields of their cells.
 BENCHES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "contender": (
         *("speed-coupling", "Speed of the coupling, one core: million slots per second / times as slow as ours", "L"),
@@ -21,41 +21,40 @@ BENCHES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 }
 
 
-def speed_tables(rows: Sequence[Line], room: int | None = None) -> list[Table]:
-    """A table for each bench that `rows` hold."""
-    found: dict[str, list[Line]] = {}
+def speed_tables(rows: Sequence[Line], limit: int | None = None) -> list[Table]:
+    """A table for each bench among `rows`."""
+    benches: dict[str, list[Line]] = {}
     for row in rows:
         if is_measurement(row) or is_difference(row):
             continue
         first = next(iter(row), "")
         if first not in BENCHES:
             raise ValueError(
-                f"{place_of(row)} begins with '{first}'; wanted rows of `ddot evaluate` (method, dataset, …), "
+                f"{place_of(row)} begins with '{first}'; expected rows of `ddot evaluate` (method, dataset, …), "
                 f"`ddot compare` (first, second, …) or `ddot bench` ({', '.join(BENCHES)})"
             )
         across = BENCHES[first][2]
         if across and not isinstance(row.get(across), int):
-            raise ValueError(f"{place_of(row)} has no whole number under '{across}'; make it with `ddot bench`")
-        found.setdefault(first, []).append(row)
-    return [_speed_table(first, found[first], room) for first in BENCHES if first in found]
+            raise ValueError(f"{place_of(row)}: '{across}' is not a whole number; make it with `ddot bench`")
+        benches.setdefault(first, []).append(row)
+    return [_speed_table(first, benches[first], limit) for first in BENCHES if first in benches]
 
 
-def _speed_table(first: str, rows: Sequence[Line], room: int | None) -> Table:
+def _speed_table(first: str, rows: Sequence[Line], limit: int | None) -> Table:
     name, title, across, values = BENCHES[first]
-    aside = {across, *values} if across else set()
-    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in aside]
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in (across, *values)]
     places = list(dict.fromkeys(row[across] for row in rows)) if across else []
     lines: dict[tuple[str, ...], dict[Any, str]] = {}
     for row in rows:
-        shown = " / ".join(rounded(row.get(value)) for value in values)
-        lines.setdefault(tuple(rounded(row.get(key)) for key in keys), {})[row.get(across)] = shown
+        cell = " / ".join(rounded(row.get(value)) for value in values)
+        lines.setdefault(tuple(rounded(row.get(key)) for key in keys), {})[row.get(across)] = cell
     columns = [*(Column(key.replace("_", " ")) for key in keys), *(Column(str(place), across) for place in places)]
-    body = [(*key, *(at.get(place, EMPTY) for place in places)) for key, at in lines.items()]
-    return Table(name, title, columns, body[:room], _papers_speed(first))
+    body = [(*key, *(cells.get(place, EMPTY) for place in places)) for key, cells in lines.items()]
+    return Table(name, title, columns, body[:limit], _papers_speed(first))
 
 
 def rounded(value: Any) -> str:
-    """A value for reading: three digits of a number, thousands set apart; – for none."""
+    """A value for reading: numbers with three digits and thousands separators; – for None."""
     if value is None or isinstance(value, bool):
         return EMPTY if value is None else "yes" if value else "no"
     if isinstance(value, int):
