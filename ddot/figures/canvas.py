@@ -1,4 +1,4 @@
-"""What figures share: the file format, a canvas with common settings, labels that do not overlap."""
+"""Shared by all figures: file formats, a canvas with common settings, labels that do not overlap."""
 
 import io
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from ddot.version import extra
 
 
 def form_of(path: Path | str) -> str:
-    """The format of a figure, png or svg; checked before any work."""
+    """The format of a figure by its file name, png or svg; checked before any work."""
     form = Path(path).suffix.lower().removeprefix(".")
     if form not in ("png", "svg"):
-        raise ValueError(f"'{path}' ends in neither .png nor .svg; give a name that ends in one of them")
+        raise ValueError(f"'{path}' ends in neither .png nor .svg; use one of them")
     return form
 
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Any]:
-    """An empty figure, in inches, to be drawn and saved inside."""
+    """An empty figure, sized in inches, with our settings while the block draws and saves it."""
     with extra("plotting", "plots"):
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -30,8 +30,8 @@ def canvas(width: float, height: float) -> Iterator[Any]:
     settings: Any = {
         "font.family": "sans-serif",
         "font.size": 9.0,
-        "svg.fonttype": "none",  # text stays text, to be searched and copied
-        "svg.hashsalt": "ddot",  # the same figure gives the same file
+        "svg.fonttype": "none",  # keep text as text, so that it can be searched and copied
+        "svg.hashsalt": "ddot",  # reproducible files
         "axes.spines.top": False,
         "axes.spines.right": False,
     }
@@ -50,12 +50,12 @@ def image(figure: Any, form: str) -> bytes:
 def spread(
     starts: Float[np.ndarray, "n"], sizes: Float[np.ndarray, "n"], low: float, high: float, whole: bool = False
 ) -> Float[np.ndarray, "n"]:
-    """Where labels begin that want to begin at `starts`: in order, without overlaps, in [low, high].
+    """Move labels from `starts` as little as possible (least squares) so that they do not overlap and stay in order.
 
-    Moved as little as possible (least squares), then pushed inside. Labels too large in total begin at `low` and run
-    past `high`. `whole`: at whole numbers, such as the cells of a terminal.
+    Then they are shifted into [low, high]; if they do not fit, they begin at `low` and run past `high`. `whole`: round
+    to whole numbers, such as the cells of a terminal.
     """
-    before = np.cumsum(sizes) - sizes  # the space that all earlier labels need
+    before = np.cumsum(sizes) - sizes  # space that earlier labels need
     packed = ascending(starts - before)
     if whole:
         packed = np.floor(packed + 0.5)
@@ -63,17 +63,17 @@ def spread(
 
 
 def ascending(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Isotonic regression: the nearest non-decreasing numbers."""
+    """Isotonic regression: the nearest non-decreasing values."""
     blocks: list[tuple[float, int]] = []
     for value in values.tolist():
         mean, count = value, 1
         while blocks and blocks[-1][0] > mean:
-            other, more = blocks.pop()
-            mean, count = (mean * count + other * more) / (count + more), count + more
+            other, size = blocks.pop()
+            mean, count = (mean * count + other * size) / (count + size), count + size
         blocks.append((mean, count))
     return np.repeat([mean for mean, _ in blocks], [count for _, count in blocks]).astype(values.dtype)
 
 
 def printable(text: str) -> str:
-    """Text without control characters and line breaks."""
+    """Text without control characters or line breaks."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)

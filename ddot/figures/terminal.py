@@ -1,7 +1,7 @@
-"""A fill, animated in a terminal: words slide to their places while masked slots turn into words.
+"""Animate a fill in the terminal: words slide to their places while masked slots turn into words.
 
-Given words move above a line and open slots below it; marks on the line show exact positions. Without a terminal, or in
-a dumb one, every frame is one plain line.
+Given words move above a ruler and other slots below it; marks on the ruler show exact positions. Without a terminal, or
+in a dumb one, every frame is one plain line.
 """
 
 import time
@@ -16,37 +16,41 @@ from rich.text import Text
 from ddot.figures.canvas import printable, spread
 from ddot.infill.frames import MASKED, Frame
 
-# Of the sixteen standard colours, which follow the terminal's theme.
+# Standard colours, which follow the terminal's theme.
 GIVEN, FILLED, WAITING = "bright_blue", "bold yellow", "dim"
-_PICTURES = 8  # between two frames, so that words slide
+_PICTURES = 8  # per frame, so that words slide
 _LEAST_WIDTH = 24  # narrower terminals show only the text
-_TYPICAL = 7  # cells a slot takes: a word and a space
+_TYPICAL = 7  # cells per slot: a word and a space
 
 
 def watch(frames: Iterable[Frame], console: Console, delay: float = 0.15) -> list[Frame]:
-    """Show frames as they come, `delay` seconds per step, and return them. The last one stays on screen."""
+    """Show frames as they arrive, `delay` seconds per step, and return them. The last one stays on screen."""
+    shown: list[Frame] = []
     if not console.is_terminal or console.is_dumb_terminal:
-        return [_print_line(frame, console) for frame in frames]
-    seen: list[Frame] = []
+        for frame in frames:
+            line = f"t {frame.t:.3f}  {printable(frame.text)}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            shown.append(frame)
+        return shown
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for frame in frames:
-            for picture in between(seen[-1], frame, _PICTURES if delay > 0 else 1) if seen else [frame]:
+            for picture in between(shown[-1], frame, _PICTURES if delay > 0 else 1) if shown else [frame]:
                 live.update(picture_of(picture, console.width, console.height), refresh=True)
                 time.sleep(delay / _PICTURES)
-            seen.append(frame)
-    return seen
+            shown.append(frame)
+    return shown
 
 
 def between(start: Frame, end: Frame, count: int) -> Iterator[Frame]:
-    """`count` frames from one to the next: positions move evenly, words are those of the end."""
+    """`count` interpolated frames: positions move evenly, words are those of `end`."""
     for share in np.linspace(0, 1, count + 1)[1:].tolist():
         places = [(1 - share) * a + share * b for a, b in zip(start.positions, end.positions, strict=True)]
         yield Frame((1 - share) * start.t + share * end.t, end.pieces, places, end.given)
 
 
 def picture_of(frame: Frame, width: int, height: int) -> Group:
-    """A frame on the terminal: progress, positions of slots, current text."""
-    width = max(1, width - 1)  # some terminals wrap a line that fills the last column
+    """A frame for the terminal: progress, positions of slots, current text."""
+    width = max(1, width - 1)  # some terminals wrap after the last column
     parts = [progress_line(frame, width), Text()]
     text = reading_text(frame)
     if width >= _LEAST_WIDTH:
@@ -58,15 +62,15 @@ def picture_of(frame: Frame, width: int, height: int) -> Group:
 
 
 def progress_line(frame: Frame, width: int) -> Text:
-    """The time left, and a progress bar."""
+    """The time t and a progress bar."""
     masked = sum(piece is None for piece in frame.pieces)
     label = f"t {frame.t:.2f} "
     note = f" {masked} masked" if masked else " done" if frame.t <= 0 else " all words found"
     line = Text(label)
     bar = min(40, width - len(label) - len(note))
     if bar >= 4:
-        gone = round(bar * (1 - frame.t))
-        line.append("━" * gone, FILLED).append("─" * (bar - gone), WAITING)
+        done = round(bar * (1 - frame.t))
+        line.append("━" * done, FILLED).append("─" * (bar - done), WAITING)
     if bar >= 0:
         line.append(note, "dim")
     line.truncate(width)
@@ -74,7 +78,7 @@ def progress_line(frame: Frame, width: int) -> Text:
 
 
 def reading_text(frame: Frame) -> Text:
-    """The current text, as `Frame.text`, in colours."""
+    """The current text, like `Frame.text`, in colour."""
     text = Text()
     for slot in _reading_order(frame):
         piece = frame.pieces[slot]
@@ -84,35 +88,35 @@ def reading_text(frame: Frame) -> Text:
 
 
 def stage_of(frame: Frame, width: int) -> list[Text]:
-    """Lines that show where slots are: given words, a line with marks, open slots."""
-    shown = [slot for slot in _reading_order(frame) if frame.pieces[slot] != ""]  # but pads and the text's ends
+    """Lines that show where slots are: given words, a ruler with marks, other slots."""
+    shown = [slot for slot in _reading_order(frame) if frame.pieces[slot] != ""]  # without pads and the text's edges
     if not shown:
         return []
     places = np.array([frame.positions[slot] for slot in shown])
-    # The text always fills the width: it shrinks as slots turn out to be pads.
+    # Stretched to the full width: the text shrinks as slots turn out to be pads.
     reach = max(float(places[-1] - places[0]), 1e-9)
     columns = dict(zip(shown, np.rint((places - places[0]) / reach * (width - 1)).astype(int).tolist(), strict=True))
     above, below = ([slot for slot in shown if frame.given[slot] == given] for given in (True, False))
-    line = Text()
+    ruler = Text()
     for column in range(width):
         marked = [slot for slot in shown if columns[slot] == column]
         up, down = (any(frame.given[slot] == given for slot in marked) for given in (True, False))
         style = _style(frame, marked[-1]) if marked else "dim"
-        line.append("┼" if up and down else "┴" if up else "┬" if down else "─", style)
-    return [*_lanes(frame, above, columns, width)[::-1], line, *_lanes(frame, below, columns, width)]
+        ruler.append("┼" if up and down else "┴" if up else "┬" if down else "─", style)
+    return [*_lanes(frame, above, columns, width)[::-1], ruler, *_lanes(frame, below, columns, width)]
 
 
 def _lanes(frame: Frame, slots: list[int], columns: dict[int, int], width: int) -> list[Text]:
-    """Lines with words near their columns. Neighbours alternate, so that a word keeps its lane."""
+    """Lines with words near their columns. Slots are dealt to lanes in turn, so that a word stays in its lane."""
     if not slots:
         return []
     labels = {slot: _label(frame, slot, width) for slot in slots}
-    by_number = sorted(slots)  # words keep their slots, so they keep their lanes
+    numbers = sorted(slots)
     count = max(1, -(-_TYPICAL * len(slots) // width))
-    while any(sum(cell_len(labels[slot]) + 1 for slot in by_number[lane::count]) > width + 1 for lane in range(count)):
+    while any(sum(cell_len(labels[slot]) + 1 for slot in numbers[lane::count]) > width + 1 for lane in range(count)):
         count += 1
-    members = [set(by_number[lane::count]) for lane in range(count)]
-    return [_lane(frame, [slot for slot in slots if slot in some], labels, columns, width) for some in members]
+    lanes = [set(numbers[lane::count]) for lane in range(count)]
+    return [_lane(frame, [slot for slot in slots if slot in lane], labels, columns, width) for lane in lanes]
 
 
 def _lane(frame: Frame, slots: list[int], labels: dict[int, str], columns: dict[int, int], width: int) -> Text:
@@ -138,8 +142,3 @@ def _reading_order(frame: Frame) -> list[int]:
 
 def _style(frame: Frame, slot: int) -> str:
     return GIVEN if frame.given[slot] else WAITING if frame.pieces[slot] is None else FILLED
-
-
-def _print_line(frame: Frame, console: Console) -> Frame:
-    console.print(f"t {frame.t:.3f}  {printable(frame.text)}", markup=False, highlight=False, soft_wrap=True)
-    return frame

@@ -1,14 +1,13 @@
 """Figures of moving slots: during a fill (`trajectories`) and in training (`training_paths`).
 
-Time runs from noise (t = 1, left) to text (t = 0, right); the text reads from top to bottom. PNG or SVG by the file
-name. Needs the extra `plots`.
+Time runs from noise (t = 1, left) to text (t = 0, right); the text reads from top to bottom. PNG or SVG by file name.
+Needs the extra `plots`.
 """
 
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from ddot.figures.canvas import canvas, form_of, image, printable, spread
 from ddot.files import write_whole
 from ddot.infill.frames import Frame
 
-COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # safe for colour-blind readers
+COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # distinguishable for colour-blind readers
 WAITING = "#A8A8A8"
 _NAMES = {PROMPT: "given (prompt)", RESPONSE: "filled in (response)", PAD: "left empty (pad)"}
 
@@ -35,14 +34,14 @@ COUPLINGS: dict[str, Coupling] = {
 }
 _LONGEST = 22  # characters of a label
 
-# Inches.
+# In inches: a panel, a letter and a line of labels; the distance of two rulers, a letter of the heading.
 _WIDE, _LEAST_HIGH, _LETTER, _LINE = 4.6, 3.4, 0.078, 0.175
-_BETWEEN, _HEADING = 0.6, 0.11  # two rulers; characters of the heading
+_BETWEEN, _HEADING = 0.6, 0.11
 
 
 @dataclass(frozen=True)
 class Track:
-    """The path of one slot: its place at each time. Its word is known from times[known] on."""
+    """The path of one slot: its place at each time. Its token is revealed at times[known]."""
 
     kind: int  # PROMPT, RESPONSE, PAD
     label: str
@@ -53,9 +52,8 @@ class Track:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text, its words or pieces in order, and which of them are given."""
+    """The words of a text, and which of them are given."""
 
-    text: str
     words: list[str]
     is_prompt: list[bool]
 
@@ -63,24 +61,23 @@ class Sentence:
 def marked_sentence(text: str, seed: int = 0) -> Sentence:
     """A sentence with its [missing words] in brackets; without brackets, some are chosen as in training."""
     if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text)):
-        raise ValueError(f"'{text}' has a bracket without its other half; write it as in 'She [opened the] door'")
+        raise ValueError(f"'{text}' has an unmatched bracket; write it as in 'She [opened the] door'")
     words, is_prompt = [], []
     for part in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", text):
-        missing = part.startswith("[")
-        some = part.strip("[]").split()
-        words += some
-        is_prompt += [not missing] * len(some)
+        piece = part.strip("[]").split()
+        words += piece
+        is_prompt += [not part.startswith("[")] * len(piece)
     if not words:
         raise ValueError("the text is empty; give a sentence, such as 'She [opened the] door'")
     if all(is_prompt) and len(words) > 1:
         rng, mask = generator(int(row_keys(seed, 1)[0])), Blocks(low=1, high=3)
         while all(is_prompt):
             is_prompt = mask(Units.alike(len(words)), rng).tolist()
-    return Sentence(" ".join(words), words, is_prompt)
+    return Sentence(words, is_prompt)
 
 
 def tracks(frames: Sequence[Frame], scaled: bool) -> list[Track]:
-    """The path of every slot, in slots, or scaled to undo the shrinking of eq. init_pos."""
+    """The path of every slot, in units of slots, or scaled to undo the shrinking of eq. init_pos."""
     last, L = frames[-1], len(frames[-1].pieces)
     kinds = [
         PROMPT if given else PAD if piece == "" else RESPONSE
@@ -90,16 +87,16 @@ def tracks(frames: Sequence[Frame], scaled: bool) -> list[Track]:
     z = np.array([frame.positions for frame in frames])
     share = 1 - kinds.count(PAD) / L
     places = z / (times + (1 - times) * share)[:, None] if scaled else in_slots(z, L)
-    found = []
+    paths = []
     for slot, kind in enumerate(kinds):
         known = next((n for n, frame in enumerate(frames) if frame.pieces[slot] is not None), len(frames))
         label = _short(last.pieces[slot]) if kind != PAD else ""
-        found.append(Track(kind, label, times, places[:, slot], known))
-    return found
+        paths.append(Track(kind, label, times, places[:, slot], known))
+    return paths
 
 
 def coupled(sentence: Sentence, seed: int, coupling: Coupling) -> list[Track]:
-    """The straight paths of a sentence's slots under a coupling (eq. train-paths): a third more slots than words."""
+    """The straight paths of a sentence's slots under a coupling (eq. train-paths); L is a third more than its words."""
     n = len(sentence.words)
     L = n + -(-n // 3)
     is_prompt = np.zeros((1, L), bool)
@@ -114,28 +111,23 @@ def coupled(sentence: Sentence, seed: int, coupling: Coupling) -> list[Track]:
 
 
 def crossings(z_T: Float[np.ndarray, "n"], z_0: Float[np.ndarray, "n"]) -> int:
-    """The number of pairs of straight paths from z_T to z_0 that cross."""
+    """Number of pairs of straight paths from z_T to z_0 that cross."""
     return int(((z_T[:, None] < z_T) & (z_0[:, None] > z_0)).sum())
 
 
-def crossings_within(some: Sequence[Track], kind: int) -> int:
-    """The number of pairs of slots of one kind that swap their order."""
-    members = [track for track in some if track.kind == kind]
+def crossings_within(paths: Sequence[Track], kind: int) -> int:
+    """Number of pairs of slots of one kind that swap their order."""
+    members = [track for track in paths if track.kind == kind]
     return crossings(np.array([t.places[0] for t in members]), np.array([t.places[-1] for t in members]))
 
 
 def in_slots(z: np.ndarray, L: int) -> np.ndarray:
-    """Places in [-1, 1] as places in a context of L slots, where clean neighbours are about 1 apart."""
+    """Positions in [-1, 1] in units of slots: neighbours in the text are about 1 apart."""
     return (z + 1) * (L / 2)
 
 
-def from_slots(places: np.ndarray, L: int) -> np.ndarray:
-    """Places in a context of L slots as places in [-1, 1]."""
-    return places * (2 / L) - 1
-
-
 def _short(piece: str | None) -> str:
-    """The label of a piece; empty for a slot without a word."""
+    """The label of a token; empty if its slot is masked or a pad."""
     if not piece:
         return ""
     shown = printable(piece).strip() or "␣"
@@ -144,7 +136,7 @@ def _short(piece: str | None) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: tracks, the unit of their places, and the least range shown."""
+    """One plot: tracks, the unit of their places, and the range that is always shown."""
 
     title: str
     measure: str
@@ -156,54 +148,54 @@ class Panel:
 def trajectories(frames: Sequence[Frame], path: Path | str, scaled: bool | None = None) -> None:
     """Draw the positions of slots during a fill (the paper's Path Visualizations).
 
-    Unscaled places count slots of the context. Scaled ones lie in [-1, 1] and undo the shrinking of a text that is
-    shorter than its context: pads run level, and straight paths may bend. None shows both: side by side, or as two
-    axes of one picture where they look the same because there are no pads.
+    Unscaled positions count slots. Scaled ones lie in [-1, 1] and undo the shrinking of a text that is shorter than L:
+    pads run level, and straight paths may bend. None shows both: side by side, or as two axes of one plot if there are
+    no pads, since they look the same then.
     """
     form = form_of(path)
     if not frames:
         raise ValueError("there are no frames to plot; fill a text first")
-    counted, measured = tracks(frames, scaled=False), tracks(frames, scaled=True)
-    slots = len(counted)
+    in_units, in_scale = tracks(frames, scaled=False), tracks(frames, scaled=True)
+    slots = len(in_units)
     panels = [
-        Panel("Scaled: the text spans [−1, 1] at every moment", "scaled", measured, -1.0, 1.0),
-        Panel("Unscaled: places in the context", "slots", counted, 0.0, float(slots)),
+        Panel("Scaled: the text spans [−1, 1] at every moment", "scaled", in_scale, -1.0, 1.0),
+        Panel("Unscaled: places in the context", "slots", in_units, 0.0, float(slots)),
     ]
-    both_rulers = scaled is None and all(track.kind != PAD for track in counted)
+    both_rulers = scaled is None and all(track.kind != PAD for track in in_units)
     if scaled is not None:
         panels = [panels[0] if scaled else panels[1]]
     elif both_rulers:
-        panels = [Panel("", "scaled", measured, -1.0, 1.0)]
-    words_of = [sum(track.kind == kind and track.label != "" for track in counted) for kind in (PROMPT, RESPONSE)]
-    swapped = sum(crossings_within(counted, kind) for kind in (PROMPT, RESPONSE))
+        panels = [Panel("", "scaled", in_scale, -1.0, 1.0)]
+    given, filled = (sum(track.kind == kind and track.label != "" for track in in_units) for kind in (PROMPT, RESPONSE))
+    swapped = sum(crossings_within(in_units, kind) for kind in (PROMPT, RESPONSE))
     pairs = "no two" if not swapped else "one pair" if swapped == 1 else f"{swapped} pairs"
-    remark = f"{words_of[0]} given and {words_of[1]} filled-in pieces in {_count(len(frames) - 1, 'step')}; "
+    remark = f"{given} given and {filled} filled-in pieces in {_count(len(frames) - 1, 'step')}; "
     remark += f"{pairs} of one colour ended in another order"
     write_whole(path, _figure(f"“{frames[-1].text}”", remark, panels, form, slots if both_rulers else None))
 
 
 def training_paths(sentence: Sentence, path: Path | str, seed: int = 0) -> dict[str, dict[str, int]]:
     """Draw the straight training paths of a sentence under each coupling; returns the crossings within "prompt" and
-    within "response". All pictures have the same terminal positions; only their assignment differs."""
+    within "response". Terminal positions are the same in all plots; only their assignment differs."""
     form = form_of(path)
     panels, counts = [], {}
     for name, coupling in COUPLINGS.items():
-        found = coupled(sentence, seed, coupling)
-        counts[name] = {"prompt": crossings_within(found, PROMPT), "response": crossings_within(found, RESPONSE)}
+        paths = coupled(sentence, seed, coupling)
+        counts[name] = {"prompt": crossings_within(paths, PROMPT), "response": crossings_within(paths, RESPONSE)}
         title = f"{name}\n{_count(counts[name]['prompt'], 'crossing')} within the prompt, "
         title += f"{counts[name]['response']} within the response"
-        panels.append(Panel(title, "scaled", found, -1.0, 1.0))
+        panels.append(Panel(title, "scaled", paths, -1.0, 1.0))
     remark = "The straight paths that slots are taught to take, from terminal positions to the text"
-    write_whole(path, _figure(f"“{sentence.text}”", remark, panels, form))
+    write_whole(path, _figure(f"“{' '.join(sentence.words)}”", remark, panels, form))
     return counts
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler: int | None = None) -> bytes:
-    """The finished file. `ruler`: the number of slots on a second axis."""
+    """The image file. `ruler`: the number of slots, for a second axis."""
     labelled = max(sum(track.label != "" for track in panel.tracks) for panel in panels)
     letters = max((cell_len(track.label) for panel in panels for track in panel.tracks), default=0)
     high = max(_LEAST_HIGH, _LINE * labelled + 0.3)
@@ -211,8 +203,8 @@ def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler
     left, beside, bottom = 0.75 + _BETWEEN * (ruler is not None), 0.35 + _LETTER * letters, 1.05
     width = len(panels) * (left + wide + beside) + 0.1
     heading = printable(heading)
-    broad = _HEADING * cell_len(heading) / len(heading)  # of a character; some are twice as broad
-    lines = textwrap.wrap(heading, max(20, int((width - left) / broad)), max_lines=4, placeholder=" …”")
+    letter = _HEADING * cell_len(heading) / len(heading)  # mean width; some characters are double width
+    lines = textwrap.wrap(heading, max(20, int((width - left) / letter)), max_lines=4, placeholder=" …”")
     top = 0.3 + 0.24 * len(lines) + 0.45 + 0.22 * max(panel.title.count("\n") + bool(panel.title) for panel in panels)
     height = bottom + high + top
     with canvas(width, height) as figure:
@@ -222,8 +214,8 @@ def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler
             axes = figure.add_axes(box)
             _draw(axes, panel, number, _LINE / high)
             if ruler is not None:
-                there, back = partial(in_slots, L=ruler), partial(from_slots, L=ruler)
-                axes.secondary_yaxis(-_BETWEEN / wide, functions=(there, back))
+                functions = (lambda z: in_slots(z, ruler), lambda slots: slots * (2 / ruler) - 1)
+                axes.secondary_yaxis(-_BETWEEN / wide, functions=functions)
                 _name_ruler(axes, "slots", -_BETWEEN / wide)
         at = left * 0.4 / width
         figure.text(at, 1 - 0.14 / height, "\n".join(lines), fontsize=12, weight="bold", va="top", parse_math=False)
@@ -243,13 +235,13 @@ def _draw(axes: Any, panel: Panel, number: int, label_height: float) -> None:
     named = sorted((track for track in panel.tracks if track.label), key=lambda track: track.places[-1])
     if named:
         size = label_height * (high - low)
-        wanted = np.array([float(track.places[-1]) for track in named])
-        starts = spread(wanted - size / 2, np.full(len(named), size), low, high)
+        centres = np.array([float(track.places[-1]) for track in named])
+        starts = spread(centres - size / 2, np.full(len(named), size), low, high)
         for track, start in zip(named, (starts + size / 2).tolist(), strict=True):
             colour = COLOURS[track.kind]
             axes.plot([0, -0.025], [track.places[-1], start], color=colour, linewidth=0.5, alpha=0.6, clip_on=False)
             axes.text(-0.032, start, track.label, color=colour, va="center_baseline", clip_on=False, parse_math=False)
-    axes.set_title(panel.title, loc="left", fontsize=10, pad=20)  # above the name of the ruler
+    axes.set_title(panel.title, loc="left", fontsize=10, pad=20)  # above the unit of the axis
     axes.set_xlabel("time t (1: noise, 0: text)")
     _name_ruler(axes, panel.measure, 0.0)
 
@@ -261,7 +253,7 @@ def _name_ruler(axes: Any, name: str, place: float) -> None:
 
 
 def _draw_track(axes: Any, track: Track, name: str) -> None:
-    """One slot: grey while masked, then in its colour, with a dot where its word is revealed. Pads are faint."""
+    """One slot: grey while masked, then in its colour, with a dot where its token is revealed. Pads are faint."""
     colour, empty = COLOURS[track.kind], track.kind == PAD or not track.label
     width, alpha = (0.8, 0.8) if empty else (1.6, 0.95)
     dashes = (0, (2, 2)) if track.kind == PAD else "-"
@@ -279,14 +271,14 @@ def _draw_track(axes: Any, track: Track, name: str) -> None:
 def _legend(figure: Any, panels: Sequence[Panel]) -> None:
     from matplotlib.lines import Line2D
 
-    some = [track for panel in panels for track in panel.tracks]
+    paths = [track for panel in panels for track in panel.tracks]
     looks: list[dict[str, Any]] = [
         {"color": COLOURS[kind], "linewidth": 1.8, "linestyle": ":" if kind == PAD else "-", "label": name}
-        for kind, name in _NAMES.items() if any(track.kind == kind for track in some)
+        for kind, name in _NAMES.items() if any(track.kind == kind for track in paths)
     ]  # fmt: skip
-    if any(track.kind == PROMPT and not track.label for track in some):
+    if any(track.kind == PROMPT and not track.label for track in paths):
         looks.append({"color": COLOURS[PROMPT], "linewidth": 0.7, "label": "end of the text"})
-    if any(track.known > 0 for track in some):
+    if any(track.known > 0 for track in paths):
         looks.append({"color": WAITING, "linewidth": 1.0, "label": "still masked"})
         dot = {"marker": "o", "markersize": 4, "linestyle": "", "label": "word found"}
         looks.append({"color": COLOURS[RESPONSE], **dot})
