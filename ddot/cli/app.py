@@ -1,9 +1,11 @@
-"""Shared by all commands: the application, options, tables on the screen, loading a model."""
+"""Shared by all commands: the application, options, tables for the terminal, loading a model."""
 
 import json
 import os
 import sys
 import warnings
+from collections.abc import Collection
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,18 +20,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Fill blanks of unknown length in text.")
 bench = typer.Typer(no_args_is_help=True, help="Measure speed, as ratios within one run.")
-plot = typer.Typer(no_args_is_help=True, help="Draw how positions move, and what was measured.")
+plot = typer.Typer(no_args_is_help=True, help="Plot how positions move, and what was measured.")
 app.add_typer(bench, name="bench")
 app.add_typer(plot, name="plot")
 
 
 def flag(name: str, help: str) -> Any:
-    """A switch. Typer would show <bool> beside it, as if it took a value."""
+    """A flag. Without the metavar Typer shows <bool>, as if it took a value."""
     return typer.Option(name, metavar="", help=help)
 
 
-def _version(wanted: bool | None) -> None:
-    if wanted:
+def _version(asked: bool | None) -> None:
+    if asked:
         from ddot import __version__
 
         print(f"ddot {__version__}")
@@ -51,7 +53,7 @@ ModelName = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cuda if available.")]
 Precision = Annotated[
-    str, typer.Option(help="int8, or float32: slower, and the same text on any processor. auto: as stored.")
+    str, typer.Option(help="int8, or float32: slower, but the same text on any processor. auto: as stored.")
 ]
 Steps = Annotated[int, typer.Option(help="Denoising steps, where slots move or a model unmasks.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
@@ -60,39 +62,38 @@ Free = Annotated[bool, flag("--free", "No blanks: keep these words in order, add
 
 
 def say(sentence: str) -> None:
-    """A sentence for the user, beside the results."""
+    """Tell the user something, on stderr."""
     print(f"ddot: {sentence}", file=sys.stderr)
 
 
 def names_of(text: str, option: str) -> list[str]:
-    """Comma-separated names, each once."""
+    """Split comma-separated names; duplicates are dropped."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
     if "" in names:
         raise ValueError(f"{option} needs comma-separated names, got '{text}'")
     return names
 
 
-def numbers(text: str, name: str) -> list[int]:
-    """Comma-separated whole numbers, each once."""
+def numbers(text: str, option: str) -> list[int]:
+    """Split comma-separated whole numbers; duplicates are dropped."""
     try:
         return list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
-        raise ValueError(f"{name} needs comma-separated whole numbers, got '{text}'") from None
+        raise ValueError(f"{option} needs comma-separated whole numbers, got '{text}'") from None
 
 
-def show(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Rows to stdout: JSON lines, or a table with numbers rounded for reading."""
+def show(rows: list[dict[str, Any]], as_json: bool, hidden: Collection[str] = ()) -> None:
+    """Print rows as JSON lines, or as a table with rounded numbers and without the `hidden` columns."""
     if as_json:
         for row in rows:
             print(json.dumps(row))
         return
     table = Table()
-    names = list(dict.fromkeys(name for row in rows for name in row))  # not every row has every metric
+    names = [name for name in dict.fromkeys(chain.from_iterable(rows)) if name not in hidden]
     for name in names:
         table.add_column(name.replace("_", " "), justify="left" if name == names[0] else "right", overflow="fold")
     for row in rows:
-        found = (row.get(name) for name in names)
-        table.add_row(*map(_shown, found))
+        table.add_row(*(_shown(row.get(name)) for name in names))  # not every row has every metric
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
@@ -109,7 +110,7 @@ def cuda() -> bool:
 
 
 def check_model(name: str | None, precision: str = "auto", threads: int | None = None) -> None:
-    """Refuse what `load_model` would, as far as that takes no torch: its import takes seconds."""
+    """Check the options of `load_model` as far as possible without torch, whose import takes seconds."""
     one_of("precision", precision, PRECISIONS)
     whole_number("threads", 1 if threads is None else threads, 1)
     here(name)
@@ -128,9 +129,9 @@ def load_model(
     check_model(name, precision, threads)
     from ddot.infill.model import load
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model = load(name, device, precision, threads, compile)
-    for each in said:
-        say(str(each.message))
+    for warning in caught:
+        say(str(warning.message))
     return model

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ddot.infill.model import Model
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
-_TERMINAL = "grid or random: where slots start before they move (DDOT-U, DDOT-R)."
-Quiet = Annotated[bool, flag("--quiet", "No progress and no remarks; errors only.")]
+_TERMINAL = "Let slots move, from a grid or random start (DDOT-U, DDOT-R)."
 
 
 @app.command()
@@ -50,31 +49,31 @@ def infill(
     seed: Seed = 0,
     temperature: Temperature = 0.0,
     top_p: Annotated[
-        float, typer.Option(help="Above temperature 0: the likeliest words of this total probability.")
+        float, typer.Option(help="Above temperature 0: draw from the likeliest words with this total probability.")
     ] = 1.0,
     free: Free = False,
     avoid: Annotated[
-        list[str], typer.Option(metavar="WORD", help="A word that no fill may hold; may be given several times.")
+        list[str], typer.Option(metavar="WORD", help="A word that fills must not contain; may be repeated.")
     ] = [],  # noqa: B006
     lock: Annotated[
-        list[str], typer.Option(metavar="TEXT", help="The fill of each blank in turn; - leaves one open.")
+        list[str], typer.Option(metavar="TEXT", help="The fill of each blank in turn; - leaves a blank open.")
     ] = [],  # noqa: B006
     terminal: Annotated[str | None, typer.Option(help=_TERMINAL)] = None,
     model: ModelName = None,
     device: Device = None,
     precision: Precision = "auto",
     threads: Annotated[
-        int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one a core.")
+        int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one per core.")
     ] = None,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, flag("--quiet", "No progress, only errors.")] = False,
     as_json: Annotated[bool, flag("--json", "Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill; - is stdin.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Where filled lines go; a file is resumed; - is stdout.")
+        Path | None, typer.Option("--output", help="The file for filled lines, which is resumed; - is stdout.")
     ] = None,
     compiled: Annotated[
-        bool, flag("--compile", "Compile the network first, about a minute: for large files on a GPU.")
+        bool, flag("--compile", "Compile the network first, which takes about a minute: for large files on a GPU.")
     ] = False,
 ) -> None:
     """Fill the blanks of texts.
@@ -88,11 +87,17 @@ def infill(
     Example: ddot infill --input in.jsonl --output out.jsonl
     """
     settings = Settings(n, seed, steps, temperature, top_p, terminal, avoid)
-    how: dict[str, Any] = {"precision": precision, "threads": threads}
+    options: dict[str, Any] = {"name": model, "device": device, "precision": precision, "threads": threads}
     if source is not None or output is not None:
-        given = {f"the text '{texts[0]}'" if texts else "": texts, "--free": free, "--lock": lock, "--json": as_json}
-        unwanted = [name for name, value in {**given, "--trace": trace}.items() if value]
-        _infill_file(source, output, unwanted, model, device, settings, quiet, {**how, "compile": compiled})
+        if source is None:
+            raise ValueError("--output needs --input, a file to fill; to save texts, use > instead")
+        if output is None:
+            raise ValueError("--input needs --output as well, a file or - for stdout")
+        others = {f"the text '{texts[0]}'" if texts else "": texts, "--free": free, "--lock": lock, "--json": as_json}
+        if unused := [name for name, value in {**others, "--trace": trace}.items() if value]:
+            hint = ' (a line may have "free" instead of "text", and "fills")'
+            raise ValueError(f"--input and --output fill a file; leave out {unused[0]}{hint}")
+        _infill_file(source, output, settings, {**options, "compile": compiled}, quiet)
         return
     if compiled:
         raise ValueError("--compile is for a large file on a GPU: give --input and --output, or leave it out")
@@ -100,39 +105,39 @@ def infill(
         check_trace(trace, texts, n, lock)
     at_terminal = not texts and sys.stdin is not None and sys.stdin.isatty()
     lines = _lines(texts, lock, settings, free)
-    filler = load_model(model, device, **{**how, "threads": 1} if at_terminal else how)
+    filler = load_model(**{**options, "threads": 1} if at_terminal else options)
     bad = _print_answers(filler, lines, as_json, n > 1 and not at_terminal and len(texts or "ab") > 1, quiet)
     if trace is not None and texts:
         from ddot.infill.frames import save_trace
 
-        settled = {name: value for name, value in asdict(settings).items() if name != "n"} | {"free": free}
-        save_trace(trace, texts[0], settled, list(filler.stream(texts[0], **settled)))
+        saved = {name: value for name, value in asdict(settings).items() if name != "n"} | {"free": free}
+        save_trace(trace, texts[0], saved, list(filler.stream(texts[0], **saved)))
     if bad:
         raise typer.Exit(1)
 
 
 def check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequence[str] = ()) -> None:
     if len(texts or ()) != 1 or n != 1 or lock:
-        raise ValueError("--trace saves one filling; give one text and --n 1, and leave out --lock")
+        raise ValueError("--trace saves one fill; give one text and --n 1, and leave out --lock")
     if trace.is_dir() or not trace.parent.is_dir():
-        wrong = f"{trace} is a folder" if trace.is_dir() else f"there is no folder {trace.parent}"
-        raise FileNotFoundError(f"{wrong}; --trace must be a file in a folder that exists")
+        problem = f"{trace} is a folder" if trace.is_dir() else f"there is no folder {trace.parent}"
+        raise FileNotFoundError(f"{problem}; --trace must be a file in an existing folder")
 
 
 def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings, free: bool) -> Iterable["Line"]:
-    """What is to be filled: the texts given, what is typed at a terminal, or the lines of stdin."""
+    """The lines to fill: texts from the command line, typed at a terminal, or from stdin."""
     from ddot.infill.jsonl import Line, lines_of, read_text
 
     if texts:
         if free and any("___" in text for text in texts):
-            raise ValueError("--free takes words in order, no blanks: text goes where it fits; leave out ___ or --free")
+            raise ValueError("--free takes words without blanks and adds text where it fits; leave out ___ or --free")
         if lock and len(texts) > 1:
             raise ValueError(f"--lock gives the fills of one text, but there are {len(texts)}; give one")
         fills = [None if fill == "-" else fill for fill in lock] or None
         try:
             return [Line(number, request(text, settings, free, fills)) for number, text in enumerate(texts, 1)]
         except ValueError as error:
-            if advice := _meant(texts):
+            if advice := _advice(texts):
                 raise ValueError(f"{told(error, COMMAND_LINE).rpartition(';')[0]}; {advice}") from None
             raise
     if lock:
@@ -148,8 +153,8 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings,
     return (read_text(number, line, settings, free) for number, line in chain([first], numbered))
 
 
-def _meant(texts: Sequence[str]) -> str:
-    """What to do instead, where texts look like something else."""
+def _advice(texts: Sequence[str]) -> str:
+    """What the user probably meant, if texts look like a single unquoted text or a file."""
     if len(texts) > 1 and not any(" " in text for text in texts):
         return f"put a text of several words in quotes: ddot infill {shlex.quote(' '.join(texts))}"
     files = [text for text in texts if len(text) < 256 and "\0" not in text and Path(text).is_file()]
@@ -177,13 +182,13 @@ def _typed(settings: Settings, free: bool) -> Iterator["Line"]:
 
 
 def _print_answers(model: "Model", lines: Iterable["Line"], as_json: bool, numbered: bool, quiet: bool) -> int:
-    """Print the answers to lines as they come; `numbered`: with the number of their line. Returns the bad lines."""
+    """Print answers as they arrive, `numbered` with their line. Returns the number of lines that failed."""
     from ddot.infill.jsonl import NO_ANSWER, answer_lines, as_line
 
     bad, console = 0, Console()
     colour = console.is_terminal and not console.is_dumb_terminal and not console.no_color
-    for line, found in answer_lines(model, lines):
-        if found is None or line.request is None or not found.best:
+    for line, answers in answer_lines(model, lines):
+        if answers is None or line.request is None or not answers.best:
             bad += 1
             error = line.error or f"text {line.id}: {NO_ANSWER}"
             say(error)
@@ -191,49 +196,35 @@ def _print_answers(model: "Model", lines: Iterable["Line"], as_json: bool, numbe
                 sys.stdout.write(as_line({"id": line.id, "error": error}).decode())
             continue
         settings = line.request.settings
-        if len(found.best) < settings.n and not quiet:
-            say(f"only {len(found.best)} of {settings.n} answers differ")
-        for each in (answer.infill for answer in found.best):
+        if len(answers.best) < settings.n and not quiet:
+            say(f"only {len(answers.best)} of {settings.n} answers differ")
+        for infill in (answer.infill for answer in answers.best):
             if as_json:
-                row = {"id": line.id, **asdict(each), "steps": settings.steps, "seed": settings.seed}
+                row = {"id": line.id, **asdict(infill), "steps": settings.steps, "seed": settings.seed}
                 sys.stdout.write(as_line(row).decode())
             else:
-                fills = [f"\x1b[1;32m{fill}\x1b[0m" if colour and fill else fill for fill in each.fills]
+                fills = [f"\x1b[1;32m{fill}\x1b[0m" if colour and fill else fill for fill in infill.fills]
                 sys.stdout.write(f"{line.id}\t" * numbered + line.request.whole.text(fills) + "\n")
         sys.stdout.flush()
     return bad
 
 
-def _infill_file(
-    source: Path | None,
-    output: Path | None,
-    unwanted: list[str],
-    model: str | None,
-    device: str | None,
-    settings: Settings,
-    quiet: bool,
-    how: dict[str, Any],
-) -> None:
-    if source is None or output is None:
-        if source is None:
-            raise ValueError("--output is for a file that is filled, and needs --input; save texts with > instead")
-        raise ValueError("--input needs --output as well, a file or - for stdout")
-    if unwanted:
-        also = ' (a line may have "free" instead of "text", and "fills")'
-        raise ValueError(f"--input and --output fill a file; leave out {unwanted[0]}{also}")
-
+def _infill_file(source: Path, output: Path, settings: Settings, options: dict[str, Any], quiet: bool) -> None:
+    """`options`: those of `load_model`."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from ddot.infill.jsonl import STREAM, Job, Share, check_files
     from ddot.network.places import EMBEDDED_NAME
 
-    check_model(model, how["precision"], how["threads"])  # before torch is imported
+    check_model(options["name"], options["precision"], options["threads"])  # before torch is imported
     check_files(Share(source), output)
     from ddot.training.distributed import barrier, largest, processes
 
-    with processes(device or ("cuda" if cuda() else "cpu"), patience=timedelta(days=30)) as (rank, world, where):
-        job = Job(source, output, settings, EMBEDDED_NAME if model is None else model, rank, world)
-        filler = load_model(model, str(where), **how)
+    device = options["device"] or ("cuda" if cuda() else "cpu")
+    with processes(device, patience=timedelta(days=30)) as (rank, world, device_of_rank):
+        name = EMBEDDED_NAME if options["name"] is None else options["name"]
+        job = Job(source, output, settings, name, rank, world)
+        filler = load_model(**{**options, "device": str(device_of_rank)})
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         hidden = rank > 0 or quiet or (output == STREAM and sys.stdout.isatty())
         bar = Progress(*columns, console=Console(stderr=True), disable=hidden)
@@ -247,7 +238,7 @@ def _infill_file(
         try:
             done = job.run(filler, advance)
         finally:
-            if bar.live.is_started:  # stopping another prints an empty line
+            if bar.live.is_started:  # stopping a bar that was not started prints an empty line
                 bar.stop()
         barrier()
         stopped = bool(largest(float(done.interrupted and done.lines != lines), 0.0)[0])
@@ -268,7 +259,7 @@ def _infill_file(
 def lengths(
     text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
     seed: Seed = 0,
-    rollouts: Annotated[int, typer.Option(help="Number of quick fillings that are counted.")] = ROLLOUTS,
+    rollouts: Annotated[int, typer.Option(help="Number of quick fills to count.")] = ROLLOUTS,
     model: ModelName = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -277,7 +268,7 @@ def lengths(
 
     Example: ddot lengths "He was born in ___ and moved away because ___."
     """
-    to_count(text, seed, rollouts)  # mistakes are told before a model is loaded
+    to_count(text, seed, rollouts)  # report mistakes before a model is loaded
     for number, shares in enumerate(load_model(model, device).lengths(text, seed, rollouts), 1):
         if as_json:
             print(json.dumps({"blank": number, "words": shares}))
@@ -299,26 +290,26 @@ def score(
     precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """How likely fills of your own are, scored as infill scores its own: 0 is certain, below it less likely.
+    """How likely fills of your own are, comparable with the scores of infill: 0 is certain, negative is less likely.
 
     Example: ddot score "I like ___ tea." --fills "green"
     """
-    to_judge(text, fills, Settings(steps=steps))  # mistakes are told before a model is loaded
-    found = load_model(model, device, precision).scored(text, fills, steps=steps)
+    to_judge(text, fills, Settings(steps=steps))  # report mistakes before a model is loaded
+    scored = load_model(model, device, precision).scored(text, fills, steps=steps)
     if as_json:
-        print(json.dumps({**asdict(found), "steps": steps}, ensure_ascii=False))
+        print(json.dumps({**asdict(scored), "steps": steps}, ensure_ascii=False))
         return
-    print(f"{found.score:.3f}  {found.text}")
+    print(f"{scored.score:.3f}  {scored.text}")
     if len(fills) > 1:
-        for each, fill in zip(found.scores, found.fills, strict=True):
-            print(f"{each:10.3f}  {fill.strip()}")
+        for likelihood, fill in zip(scored.scores, scored.fills, strict=True):
+            print(f"{likelihood:10.3f}  {fill.strip()}")
 
 
 @app.command()
 def info(
     model: Annotated[str | None, typer.Argument(help="A model folder; default: the embedded one.")] = None,
 ) -> None:
-    """What a model is: network, size, training.
+    """Describe a model: network, size, training.
 
     Example: ddot info
     """

@@ -12,19 +12,17 @@ from ddot.cli.app import Device, ModelName, app, flag, load_model
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 8012 is what editors expect, 0 is any free one.")] = 8012,
+    port: Annotated[int, typer.Option(help="Port; editors expect 8012, 0 takes any free one.")] = 8012,
     model: ModelName = None,
     device: Device = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="Require the key in this file (Bearer); or set DDOT_API_KEY.")
+        Path | None, typer.Option(help="Require the key in this file as Bearer token; or set DDOT_API_KEY.")
     ] = None,
-    allow_origin: Annotated[
-        list[str], typer.Option(metavar="ORIGIN", help="Another web origin that is allowed, or *.")
-    ] = [],  # noqa: B006
+    allow_origin: Annotated[list[str], typer.Option(metavar="ORIGIN", help="Another web origin to allow, or *.")] = [],  # noqa: B006
     allow_host: Annotated[list[str], typer.Option(metavar="NAME", help="Another host name of this server, or *.")] = [],  # noqa: B006
-    queue: Annotated[int, typer.Option(help="Requests that may wait; more are answered 503.")] = 64,
+    queue: Annotated[int, typer.Option(help="Maximum number of waiting requests; further ones get 503.")] = 64,
     time_limit: Annotated[float, typer.Option(help="Seconds within which a request is answered.")] = 60.0,
-    drain: Annotated[float, typer.Option(help="Seconds to finish what is under way at SIGTERM.")] = 30.0,
+    drain: Annotated[float, typer.Option(help="Seconds to finish running requests at SIGTERM.")] = 30.0,
     access_log: Annotated[bool, flag("--access-log", "Log a JSON line per request to stderr.")] = False,
 ) -> None:
     """Serve a page, an HTTP API, and the infilling endpoints of llama.cpp and OpenAI.

@@ -1,4 +1,4 @@
-"""Commands that measure speed: bench cost, coupling, infill, methods, serve, train."""
+"""Commands that measure speed: bench coupling, cost, infill, methods, serve and train."""
 
 from typing import Annotated
 
@@ -6,13 +6,15 @@ import typer
 
 from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, flag, load_model, numbers, show
 
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds to measure.")]
+
 
 @bench.command("coupling")
 def bench_coupling(
     as_json: AsJson = False,
     seconds: Annotated[float, typer.Option(min=0.01, help="Seconds to time each contender for.")] = 1.0,
 ) -> None:
-    """The linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
+    """Time the linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
 
     Example: ddot bench coupling --json
     """
@@ -25,7 +27,7 @@ def bench_coupling(
 def bench_infill(
     model: ModelName = None,
     steps: Steps = 16,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds over the sentences.")] = 3,
+    rounds: Rounds = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -37,42 +39,36 @@ def bench_infill(
 
     Example: ddot bench infill --device cuda
     """
-    import torch
-
     from ddot.evaluation.speed.infill import measure
 
-    torch.set_num_threads(1)
     show(measure(model, steps, rounds, device), as_json)
 
 
 @bench.command("cost")
 def bench_cost(
-    words: Annotated[str, typer.Option(help="Words around one blank, separated by commas.")] = "8,16,32,64,128,512",
-    blanks: Annotated[str, typer.Option(help="Blanks among 64 words, separated by commas.")] = "1,2,4,8",
+    words: Annotated[str, typer.Option(help="Comma-separated counts of words around a blank.")] = "8,16,32,64,128,512",
+    blanks: Annotated[str, typer.Option(help="Comma-separated numbers of blanks among 64 words.")] = "1,2,4,8",
     model: ModelName = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds to measure.")] = 3,
+    rounds: Rounds = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Milliseconds per text as shipped, by the clock and of CPU time, against the words around a blank and against
-    the number of blanks; one run, one core.
+    """Milliseconds per text as shipped (wall clock and CPU time) against the words around a blank, and against the
+    number of blanks; one run, one core.
 
     Example: ddot bench cost --words 16,128 --blanks 1,4 --json > cost.jsonl
     """
-    import torch
-
     from ddot.evaluation.speed.infill import measure_cost
 
-    torch.set_num_threads(1)
     show(measure_cost(numbers(words, "--words"), numbers(blanks, "--blanks"), model, rounds, device), as_json)
 
 
 @bench.command("methods")
 def bench_methods(
     model: ModelName = None,
-    steps: Annotated[str, typer.Option(help="Numbers of steps, separated by commas.")] = "2,4,8,16",
+    steps: Annotated[str, typer.Option(help="Comma-separated numbers of steps.")] = "2,4,8,16",
     texts: Annotated[int | None, typer.Option(min=1, help="Batch size. Default: 1, or 512 on a GPU.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds to measure.")] = 3,
+    rounds: Rounds = 3,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,11 +79,8 @@ def bench_methods(
 
     Example: ddot bench methods --device cuda --json
     """
-    import torch
-
     from ddot.evaluation.speed.infill import measure_methods
 
-    torch.set_num_threads(1)
     show(measure_methods(model, numbers(steps, "--steps"), texts, rounds, device), as_json)
 
 
@@ -101,8 +94,8 @@ def bench_train(
     workers: Annotated[int, typer.Option(help="Loader processes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Training speed: slots per second, share of the measured bf16 matrix peak, time spent waiting for data, with and
-    without couplings.
+    """Training speed: slots per second, share of the measured bf16 matrix peak, share of time spent waiting for data,
+    with and without couplings.
 
     Example: ddot bench train smollm2 sedd-small --device cuda --slots 131072 --steps 60 --workers 14
     """
@@ -115,14 +108,14 @@ def bench_train(
 def bench_serve(
     model: ModelName = None,
     device: Device = None,
-    clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
-    requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
+    clients: Annotated[str, typer.Option(help="Comma-separated numbers of clients.")] = "1,4,16,64",
+    requests: Annotated[int, typer.Option(min=1, help="Requests per client.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Stop sending requests after this many seconds.")] = 120.0,
-    no_http: Annotated[bool, flag("--no-http", "Ask only the queue, in this process; needs no web framework.")] = False,
+    no_http: Annotated[bool, flag("--no-http", "Use the queue in this process; needs no web framework.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Requests per second, p50 and p95 of a server with 1, 4, 16 and 64 clients; errors, and answers that differ from
-    those got alone.
+    """Requests per second, p50 and p95 latency of a server with 1, 4, 16 and 64 clients; errors, and answers that
+    differ from those of a single request.
 
     Example: ddot bench serve --clients 1,4 --requests 4
 
@@ -130,8 +123,9 @@ def bench_serve(
     """
     from ddot.serve.bench import in_process, measure, served
 
-    many = numbers(clients, "--clients")
-    if min(many) < 1:
-        raise ValueError(f"--clients is {clients}; each must be 1 or more")
-    asking = in_process(lambda: load_model(model, device), max(many)) if no_http else served(model, device, max(many))
-    show(measure(asking, many, requests, seconds), as_json)
+    counts = numbers(clients, "--clients")
+    if min(counts) < 1:
+        raise ValueError(f"--clients is {clients}; each must be at least 1")
+    most = max(counts)
+    server = in_process(lambda: load_model(model, device), most) if no_http else served(model, device, most)
+    show(measure(server, counts, requests, seconds), as_json)

@@ -47,7 +47,7 @@ def test_texts_from_stdin_and_plain_output(folder):
         (["a ___", "--steps", 0], "between 1 and 1000"),
         (["a ___", "--temperature", -1], "between 0"),
         (["a ___", "--terminal", "nowhere"], "grid, random"),
-        (["a ___ b", "--free"], "no blanks"),
+        (["a ___ b", "--free"], "leave out ___ or --free"),
         (["a ___", "--trace", "no/such/trace.json"], "no folder"),
         (["a ___", "--model", "no/such/folder"], "no model at"),
         (["a ___", "--input", "x.jsonl"], "--output as well"),
