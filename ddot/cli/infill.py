@@ -48,9 +48,7 @@ def infill(
     steps: Steps = 16,
     seed: Seed = 0,
     temperature: Temperature = 0.0,
-    top_p: Annotated[
-        float, typer.Option(help="Above temperature 0: draw from the likeliest words with this total probability.")
-    ] = 1.0,
+    top_p: Annotated[float, typer.Option(help="Above temperature 0: sample from this share of probability.")] = 1.0,
     free: Free = False,
     avoid: Annotated[
         list[str], typer.Option(metavar="WORD", help="A word that fills must not contain; may be repeated.")
@@ -62,19 +60,13 @@ def infill(
     model: ModelName = None,
     device: Device = None,
     precision: Precision = "auto",
-    threads: Annotated[
-        int | None, typer.Option(help="Texts filled at the same time on a CPU. Default: one per core.")
-    ] = None,
-    quiet: Annotated[bool, flag("--quiet", "No progress, only errors.")] = False,
+    threads: Annotated[int | None, typer.Option(help="Texts filled at once on a CPU. Default: one per core.")] = None,
+    quiet: Annotated[bool, flag("--quiet", "Only errors: no progress and no remarks.")] = False,
     as_json: Annotated[bool, flag("--json", "Print JSON lines with fills and scores.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Save every step of filling one text, to plot later.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of JSON lines to fill; - is stdin.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="The file for filled lines, which is resumed; - is stdout.")
-    ] = None,
-    compiled: Annotated[
-        bool, flag("--compile", "Compile the network first, which takes about a minute: for large files on a GPU.")
-    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Where filled lines go; a file is resumed; - is stdout.")] = None,
+    compiled: Annotated[bool, flag("--compile", "Compile first, about a minute: for large files on a GPU.")] = False,
 ) -> None:
     """Fill the blanks of texts.
 
@@ -221,10 +213,10 @@ def _infill_file(source: Path, output: Path, settings: Settings, options: dict[s
     from ddot.training.distributed import barrier, largest, processes
 
     device = options["device"] or ("cuda" if cuda() else "cpu")
-    with processes(device, patience=timedelta(days=30)) as (rank, world, device_of_rank):
+    with processes(device, patience=timedelta(days=30)) as (rank, world, own_device):
         name = EMBEDDED_NAME if options["name"] is None else options["name"]
         job = Job(source, output, settings, name, rank, world)
-        filler = load_model(**{**options, "device": str(device_of_rank)})
+        filler = load_model(**{**options, "device": str(own_device)})
         columns = (TextColumn("filling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         hidden = rank > 0 or quiet or (output == STREAM and sys.stdout.isatty())
         bar = Progress(*columns, console=Console(stderr=True), disable=hidden)

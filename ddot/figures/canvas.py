@@ -1,4 +1,4 @@
-"""Shared by all figures: file formats, a canvas with common settings, labels that do not overlap."""
+"""Shared by all figures: a canvas that is saved as PNG or SVG, and labels that do not overlap."""
 
 import io
 from collections.abc import Iterator
@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ddot.files import write_whole
 from ddot.version import extra
 
 
-def form_of(path: Path | str) -> str:
-    """The format of a figure by its file name, png or svg; checked before any work."""
+@contextmanager
+def canvas(path: Path | str, width: float, height: float) -> Iterator[Any]:
+    """An empty figure, sized in inches; what the block draws is saved, as PNG or SVG by file name."""
     form = Path(path).suffix.lower().removeprefix(".")
     if form not in ("png", "svg"):
         raise ValueError(f"'{path}' ends in neither .png nor .svg; use one of them")
-    return form
-
-
-@contextmanager
-def canvas(width: float, height: float) -> Iterator[Any]:
-    """An empty figure, sized in inches, with our settings while the block draws and saves it."""
     with extra("plotting", "plots"):
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -39,12 +35,9 @@ def canvas(width: float, height: float) -> Iterator[Any]:
         figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         yield figure
-
-
-def image(figure: Any, form: str) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format=form, dpi=160, metadata={"Date": None} if form == "svg" else {})
-    return file.getvalue()
+        image = io.BytesIO()
+        figure.savefig(image, format=form, dpi=160, metadata={"Date": None} if form == "svg" else {})
+    write_whole(path, image.getvalue())
 
 
 def spread(

@@ -14,8 +14,7 @@ from typing import Any
 from ddot.evaluation.contenders import contender, order
 from ddot.evaluation.rows import HEADS, UNFILLED, Row, is_number, measured, place_of, refuse_unknown
 from ddot.evaluation.tables.lines import SETS, TASKS, Line, Naming, gather, in_order
-from ddot.figures.canvas import canvas, form_of, image
-from ddot.files import write_whole
+from ddot.figures.canvas import canvas
 
 # Axis labels of metrics whose column head is too short.
 _AXES = {
@@ -242,13 +241,12 @@ Look = tuple[str, str, Any]  # colour, marker, dashes
 
 
 def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
-    form = form_of(path)
     columns = min(_COLUMNS, len(charts))
     rows = -(-len(charts) // columns)
     looks = looks_of(charts)
     foot = 0.25 + 0.2 * -(-len(looks) // columns)
     width, height = _WIDE * columns, _HIGH * rows + foot
-    with canvas(width, height) as figure:
+    with canvas(path, width, height) as figure:
         for number, chart in enumerate(charts):
             row, column = divmod(number, columns)
             left, bottom = column * _WIDE + 0.8, foot + (rows - 1 - row) * _HIGH + 0.6
@@ -259,7 +257,6 @@ def draw_charts(charts: Sequence[Chart], path: Path | str) -> None:
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 legend.setdefault(name, handle)
         figure.legend(legend.values(), legend.keys(), loc="lower center", ncols=columns, frameon=False)
-        write_whole(path, image(figure, form))
 
 
 def looks_of(charts: Sequence[Chart]) -> dict[str, Look]:

@@ -20,8 +20,7 @@ from ddot.core.coupling import Coupling, couple, couple_independently
 from ddot.core.positions import random_terminal
 from ddot.core.rng import generator, row_keys
 from ddot.data.masks import Blocks, Units
-from ddot.figures.canvas import canvas, form_of, image, printable, spread
-from ddot.files import write_whole
+from ddot.figures.canvas import canvas, printable, spread
 from ddot.infill.frames import Frame
 
 COLOURS = {PROMPT: "#0072B2", RESPONSE: "#D55E00", PAD: "#BBBBBB"}  # distinguishable for colour-blind readers
@@ -136,13 +135,11 @@ def _short(piece: str | None) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: tracks, the unit of their places, and the range that is always shown."""
+    """One plot: tracks, and the unit of their places."""
 
     title: str
-    measure: str
+    unit: str  # "scaled": in [-1, 1], "slots": in [0, L]
     tracks: list[Track]
-    low: float
-    high: float
 
 
 def trajectories(frames: Sequence[Frame], path: Path | str, scaled: bool | None = None) -> None:
@@ -152,41 +149,38 @@ def trajectories(frames: Sequence[Frame], path: Path | str, scaled: bool | None 
     pads run level, and straight paths may bend. None shows both: side by side, or as two axes of one plot if there are
     no pads, since they look the same then.
     """
-    form = form_of(path)
     if not frames:
         raise ValueError("there are no frames to plot; fill a text first")
     in_units, in_scale = tracks(frames, scaled=False), tracks(frames, scaled=True)
-    slots = len(in_units)
     panels = [
-        Panel("Scaled: the text spans [−1, 1] at every moment", "scaled", in_scale, -1.0, 1.0),
-        Panel("Unscaled: places in the context", "slots", in_units, 0.0, float(slots)),
+        Panel("Scaled: the text spans [−1, 1] at every moment", "scaled", in_scale),
+        Panel("Unscaled: places in the context", "slots", in_units),
     ]
     both_rulers = scaled is None and all(track.kind != PAD for track in in_units)
     if scaled is not None:
         panels = [panels[0] if scaled else panels[1]]
     elif both_rulers:
-        panels = [Panel("", "scaled", in_scale, -1.0, 1.0)]
+        panels = [Panel("", "scaled", in_scale)]
     given, filled = (sum(track.kind == kind and track.label != "" for track in in_units) for kind in (PROMPT, RESPONSE))
     swapped = sum(crossings_within(in_units, kind) for kind in (PROMPT, RESPONSE))
     pairs = "no two" if not swapped else "one pair" if swapped == 1 else f"{swapped} pairs"
     remark = f"{given} given and {filled} filled-in pieces in {_count(len(frames) - 1, 'step')}; "
     remark += f"{pairs} of one colour ended in another order"
-    write_whole(path, _figure(f"“{frames[-1].text}”", remark, panels, form, slots if both_rulers else None))
+    _draw_figure(path, f"“{frames[-1].text}”", remark, panels, len(in_units) if both_rulers else None)
 
 
 def training_paths(sentence: Sentence, path: Path | str, seed: int = 0) -> dict[str, dict[str, int]]:
     """Draw the straight training paths of a sentence under each coupling; returns the crossings within "prompt" and
     within "response". Terminal positions are the same in all plots; only their assignment differs."""
-    form = form_of(path)
     panels, counts = [], {}
     for name, coupling in COUPLINGS.items():
         paths = coupled(sentence, seed, coupling)
         counts[name] = {"prompt": crossings_within(paths, PROMPT), "response": crossings_within(paths, RESPONSE)}
         title = f"{name}\n{_count(counts[name]['prompt'], 'crossing')} within the prompt, "
         title += f"{counts[name]['response']} within the response"
-        panels.append(Panel(title, "scaled", paths, -1.0, 1.0))
+        panels.append(Panel(title, "scaled", paths))
     remark = "The straight paths that slots are taught to take, from terminal positions to the text"
-    write_whole(path, _figure(f"“{' '.join(sentence.words)}”", remark, panels, form))
+    _draw_figure(path, f"“{' '.join(sentence.words)}”", remark, panels)
     return counts
 
 
@@ -194,8 +188,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler: int | None = None) -> bytes:
-    """The image file. `ruler`: the number of slots, for a second axis."""
+def _draw_figure(
+    path: Path | str, heading: str, remark: str, panels: Sequence[Panel], ruler: int | None = None
+) -> None:
+    """`ruler`: the number of slots, for a second axis."""
     labelled = max(sum(track.label != "" for track in panel.tracks) for panel in panels)
     letters = max((cell_len(track.label) for panel in panels for track in panel.tracks), default=0)
     high = max(_LEAST_HIGH, _LINE * labelled + 0.3)
@@ -207,7 +203,7 @@ def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler
     lines = textwrap.wrap(heading, max(20, int((width - left) / letter)), max_lines=4, placeholder=" …”")
     top = 0.3 + 0.24 * len(lines) + 0.45 + 0.22 * max(panel.title.count("\n") + bool(panel.title) for panel in panels)
     height = bottom + high + top
-    with canvas(width, height) as figure:
+    with canvas(path, width, height) as figure:
         for number, panel in enumerate(panels):
             corner = number * (left + wide + beside) + left
             box = (corner / width, bottom / height, wide / width, high / height)
@@ -221,12 +217,12 @@ def _figure(heading: str, remark: str, panels: Sequence[Panel], form: str, ruler
         figure.text(at, 1 - 0.14 / height, "\n".join(lines), fontsize=12, weight="bold", va="top", parse_math=False)
         figure.text(at, 1 - (0.2 + 0.24 * len(lines)) / height, remark, color="#444444", va="top", parse_math=False)
         _legend(figure, panels)
-        return image(figure, form)
 
 
 def _draw(axes: Any, panel: Panel, number: int, label_height: float) -> None:
     ends = [place for track in panel.tracks for place in (track.places.min(), track.places.max())]
-    low, high = min(panel.low, *ends), max(panel.high, *ends)
+    low, high = (0.0, float(len(panel.tracks))) if panel.unit == "slots" else (-1.0, 1.0)
+    low, high = min(low, *ends), max(high, *ends)
     low, high = low - 0.03 * (high - low), high + 0.03 * (high - low)
     axes.set_xlim(1.0, 0.0)
     axes.set_ylim(high, low)  # the text is read from top to bottom
@@ -243,7 +239,7 @@ def _draw(axes: Any, panel: Panel, number: int, label_height: float) -> None:
             axes.text(-0.032, start, track.label, color=colour, va="center_baseline", clip_on=False, parse_math=False)
     axes.set_title(panel.title, loc="left", fontsize=10, pad=20)  # above the unit of the axis
     axes.set_xlabel("time t (1: noise, 0: text)")
-    _name_ruler(axes, panel.measure, 0.0)
+    _name_ruler(axes, panel.unit, 0.0)
 
 
 def _name_ruler(axes: Any, name: str, place: float) -> None:

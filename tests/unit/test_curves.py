@@ -147,10 +147,10 @@ def test_success_by_hand():
     assert [curve.name for curve in both.curves] == ["LC (n = 3)", "LC", "DDOT-U"]
 
 
-def test_the_drawing_holds_the_data():
+def test_the_drawing_holds_the_data(tmp_path):
     rows = SWEEP + OTHERS + [row("ddot-u-leap", steps=K) for K in (4, 16)]
     charts = [*quality(rows), *quality(rows, "seconds")]
-    with canvas(5.0, 4.0) as figure:
+    with canvas(tmp_path / "a.svg", 5.0, 4.0) as figure:
         for number, chart in enumerate(charts):
             axes = figure.add_subplot(1, 2, number + 1)
             draw(axes, chart, number, looks_of(charts))
@@ -170,12 +170,12 @@ def test_the_drawing_holds_the_data():
             assert not lines
 
 
-def test_snapshots_of_the_same_minute_are_drawn_beside_each_other():
+def test_snapshots_of_the_same_minute_are_drawn_beside_each_other(tmp_path):
     snapshots = [(name, minutes) for minutes in (1, 3) for name in ("lc", "ddot-u", "ddot-t")]
     about = {"intervals": {"bleu4": [30.0, 50.0]}}
     rows = [row(name, model=f"{name}-{at}", recipe=name, own_seconds=60.0 * at, **about) for name, at in snapshots]
     (chart,) = quality(rows, "minutes")
-    with canvas(5.0, 4.0) as figure:
+    with canvas(tmp_path / "a.svg", 5.0, 4.0) as figure:
         axes = figure.add_subplot()
         draw(axes, chart, 0, looks_of([chart]))
         lines = [line for line in axes.lines if line.get_gid()]
