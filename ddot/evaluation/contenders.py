@@ -17,7 +17,7 @@ fixed-…          plain masked diffusion with a guessed length or the true one
 infill           the product, `ddot infill` as it ships; infill-told is given the true number of words
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
 from ddot.evaluation.filling import LENGTHS, Filling, Kept, Product, Written, learnt_from
+from ddot.evaluation.items import TASKS
 from ddot.evaluation.rows import BASE, UNFILLED
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
@@ -59,6 +60,7 @@ class Contender:
     variant: str = ""  # the table this variant of another contender appears in, instead of the main ones
     reference: bool = False  # knows the answer, or fills nothing: never marked as best
     stepless: bool = False  # does not depend on the number of steps
+    tasks: Sequence[str] = TASKS  # located: with hints about gaps; free: without
 
 
 # Suffix of the name → suffix of the label, the table of the variant, the reveal.
@@ -78,7 +80,7 @@ def _moving(start: str, couple: bool = True) -> Written:
 
 _NO_OT = Contender("no-ot", "without OT", Look("#000000", "X"), _moving("ddot-r", couple=False), "smollm2_no_ot")
 _BY_PADS = (
-    Contender("lc", "LC", Look("#CC79A7", "D"), Written(LeftContext()), "smollm2_lc"),
+    Contender("lc", "LC", Look("#CC79A7", "D"), Written(LeftContext()), "smollm2_lc", tasks=("free",)),
     Contender("pop", "PoP", Look("#E69F00", "v"), Written(PositionPrediction()), "smollm2_pop"),
     _NO_OT,
     replace(_NO_OT, name="no-ot-u", label="without OT, grid start", filling=_moving("ddot-u", False), variant="ot"),
@@ -131,7 +133,9 @@ _ENTRIES: Iterable[Contender] = (
         "fixed-oracle", "fixed length, oracle", _FIXED, Kept(_STILL, LENGTHS["true"]), "smollm2_fixed", reference=True
     ),
     Contender("infill", "ddot infill", _PRODUCT, Product()),
-    Contender("infill-told", "ddot infill, told lengths", _PRODUCT, Product(told=True), reference=True),
+    Contender(
+        "infill-told", "ddot infill, told lengths", _PRODUCT, Product(told=True), reference=True, tasks=("located",)
+    ),
 )
 CONTENDERS: dict[str, Contender] = {entry.name: entry for entry in _ENTRIES}
 

@@ -19,13 +19,12 @@ from ddot.core.positions import starts_of
 from ddot.core.records import Prompt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
-from ddot.evaluation.items import TASKS, Item, Prompted
+from ddot.evaluation.items import Item, Prompted
 from ddot.infill.engine import gap_tokens, kept
 from ddot.infill.lengths import mean_length, plan, roomy
 from ddot.infill.model import Model
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
-from ddot.methods.left_context import LeftContext
 from ddot.methods.method import Method, Trainable
 from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser
@@ -60,7 +59,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Workload:
     """The items to fill (`at` these indices) and how. `located`: hints say where text is missing."""
 
     model: Loaded
@@ -93,7 +92,7 @@ class Asked:
                 return roomy(len(prompt), max(usual, self.items[i].slots))
             return -(-(len(prompt) + int(gap_length.sum())) // multiple) * multiple
 
-        def work(batch: tuple[list[int], int]) -> dict[int, R]:
+        def run_batch(batch: tuple[list[int], int]) -> dict[int, R]:
             with torch.inference_mode(), self.model.denoiser.half_precision():
                 return run(*batch)
 
@@ -101,7 +100,7 @@ class Asked:
         groups = [(list(rows), L) for L, rows in groupby(sorted(self.at, key=width), width)]
         batches = [(rows[k : k + size], L) for rows, L in groups for k in range(0, len(rows), size)]
         with ThreadPoolExecutor(self.model.model.threads) as pool:
-            yield from pool.map(work, batches)
+            yield from pool.map(run_batch, batches)
 
 
 @dataclass(frozen=True)
@@ -110,17 +109,13 @@ class Product:
 
     told: bool = False
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return ("located",) if self.told else TASKS
-
-    def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
-        model, items, located = asked.model.model, asked.items, asked.located
-        size = max(asked.model.batch, _CHUNK * model.threads)
-        for chunk in (asked.at[first : first + size] for first in range(0, len(asked.at), size)):
+    def texts(self, work: Workload) -> Iterator[dict[int, str]]:
+        model, items, located = work.model.model, work.items, work.located
+        size = max(work.model.batch, _CHUNK * model.threads)
+        for chunk in (work.at[first : first + size] for first in range(0, len(work.at), size)):
             texts = {i: items[i].template(self.told) if located else " ".join(items[i].given) or "___" for i in chunk}
             templates = {i: text for i, text in texts.items() if text is not None}
-            answers = model.infill([*templates.values()], seed=asked.seed, steps=asked.steps, free=not located)
+            answers = model.infill([*templates.values()], seed=work.seed, steps=work.steps, free=not located)
             filled = {i: best.text for i, (best, *_) in zip(templates, answers, strict=True)}
             yield {i: filled.get(i, items[i].unfilled) for i in chunk}  # texts without a blank stay as they are
 
@@ -131,21 +126,16 @@ class Written:
 
     method: Method
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The supported tasks: "located" with hints about gaps, "free" without."""
-        return ("free",) if isinstance(self.method, LeftContext) else TASKS
-
-    def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
-        model, prompted = asked.model, asked.prompted
+    def texts(self, work: Workload) -> Iterator[dict[int, str]]:
+        model, prompted = work.model, work.prompted
 
         def write(rows: list[int], L: int) -> dict[int, str]:
             examples = [prompted[i].prompt.example for i in rows]
-            *_, last = self.method.sample(model.denoiser, examples, L, asked.steps, asked.keys[rows])
+            *_, last = self.method.sample(model.denoiser, examples, L, work.steps, work.keys[rows])
             texts = self.method.texts(last, model.denoiser.vocabulary)
             return {i: prompted[i].read(text, model.tokenizer) for i, text in zip(rows, texts, strict=True)}
 
-        return asked.batches({i: item.prompt for i, item in prompted.items()}, write)
+        return work.batches({i: item.prompt for i, item in prompted.items()}, write)
 
 
 @dataclass(frozen=True)
@@ -157,32 +147,31 @@ class Kept:
 
     method: DDOT | FixedLength
     lengths: ChooseLengths | None = None
-    tasks: tuple[str, ...] = TASKS
 
-    def texts(self, asked: Asked) -> Iterator[dict[int, str]]:
-        denoiser, tokenizer, prompted = asked.model.denoiser, asked.model.tokenizer, asked.prompted
+    def texts(self, work: Workload) -> Iterator[dict[int, str]]:
+        denoiser, tokenizer, prompted = work.model.denoiser, work.model.tokenizer, work.prompted
         prompts = {i: item.prompt for i, item in prompted.items()}
         if self.lengths is not None:
             choose = self.lengths
 
             def with_lengths(rows: list[int], L: int) -> dict[int, Prompt]:
-                lengths = choose(denoiser, [prompted[i] for i in rows], asked.keys[rows], L)
+                lengths = choose(denoiser, [prompted[i] for i in rows], work.keys[rows], L)
                 return {i: prompts[i].with_gap_lengths(length) for i, length in zip(rows, lengths, strict=True)}
 
-            for batch in list(asked.batches(prompts, with_lengths)):
+            for batch in list(work.batches(prompts, with_lengths)):
                 prompts |= batch
 
         def fill(rows: list[int], L: int) -> dict[int, str]:
             batch, method = [prompts[i] for i in rows], self.method
             if isinstance(method, DDOT):
                 method = replace(method, projections=kept(denoiser, batch, L))
-            *_, last = method.sample(denoiser, [prompt.example for prompt in batch], L, asked.steps, asked.keys[rows])
+            *_, last = method.sample(denoiser, [prompt.example for prompt in batch], L, work.steps, work.keys[rows])
             gaps = gap_tokens(last, batch, denoiser.vocabulary)
             return {i: prompted[i].filled(tokens, tokenizer) for i, tokens in zip(rows, gaps, strict=True)}
 
         # Still slots after the text hold [pad]s, so L can be rounded up to put more texts in a batch.
         still = isinstance(self.method, FixedLength)
-        return asked.batches(prompts, fill, max(1, denoiser.config.slots // 4) if still else 1)
+        return work.batches(prompts, fill, max(1, denoiser.config.slots // 4) if still else 1)
 
 
 Filling = Product | Written | Kept

@@ -12,7 +12,7 @@ import torch
 
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.contenders import CONTENDERS
-from ddot.evaluation.filling import Asked, Filling, Loaded
+from ddot.evaluation.filling import Filling, Loaded, Workload
 from ddot.evaluation.items import TASKS, Item, Program, read_set
 from ddot.evaluation.metrics.scoring import METRICS, Fluency, score, usual
 from ddot.evaluation.rows import Row, refuse_unknown
@@ -37,9 +37,9 @@ def generate(
     texts: dict[int, str] = dict(done or {})
     remaining = [i for i in range(len(items)) if i not in texts]
     if model.denoiser.device.type == "cuda":  # warm up, outside the timing
-        list(filling.texts(Asked(model, items, remaining[: model.batch], located, 1, seed)))
+        list(filling.texts(Workload(model, items, remaining[: model.batch], located, 1, seed)))
     start = time.monotonic()
-    for batch in filling.texts(Asked(model, items, remaining, located, steps, seed)):
+    for batch in filling.texts(Workload(model, items, remaining, located, steps, seed)):
         texts |= batch
         keep(batch)
     seconds = (time.monotonic() - start) / max(1, len(remaining))
@@ -78,8 +78,7 @@ def evaluate(
     for dataset, task, method, K in product(sets, tasks, methods, steps):
         items, made, filling = sets[dataset], checksums[dataset], CONTENDERS[method].filling
         row = Row(dataset, split, task, K, seed, len(items), model.name, method)
-        supported = task in items[0].tasks and (filling is None or task in filling.tasks)
-        if row in store or not supported:
+        if row in store or task not in items[0].tasks or task not in CONTENDERS[method].tasks:
             continue
         seconds: float | None = 0.0
         if filling is None:

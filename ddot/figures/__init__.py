@@ -1,1 +1,1 @@
-"""What moves and what was measured, drawn."""
+"""Figures of moving slots and of measured rows."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ddot.evaluation.contenders import contender, order
 from ddot.evaluation.rows import HEADS, UNFILLED, Row, is_number, measured, place_of, refuse_unknown
-from ddot.evaluation.tables.lines import SETS, TASKS, Line, Naming, gather, in_order
+from ddot.evaluation.tables.lines import SETS, TASKS, Line, gather, in_order, naming
 from ddot.figures.canvas import canvas
 
 # Axis labels of metrics whose column head is too short.
@@ -92,12 +92,12 @@ def quality(
     charts = []
     for name in sets:
         lines = {line: _as_recipe(line) if against == "minutes" else line for line in gather(ours, [name], [metric])}
-        naming = Naming.of([*lines.values()], steps=False, tasks=False)
+        label_of = naming([*lines.values()], steps=False, tasks=False)
         for which in tasks:
             groups: dict[tuple[str, str], list[Line]] = {}  # two models may have the same name
             for line, named in lines.items():
                 if line.row.method == UNFILLED or line.row.task == which:
-                    groups.setdefault((naming.name(named), named.row.model), []).append(line)
+                    groups.setdefault((label_of(named), named.row.model), []).append(line)
             curves = [_curve(label, group, name, metric, against) for (label, _), group in groups.items()]
             shown = tuple(c for c in curves if len(c.points) > (against == "steps" and not c.level))
             if any(not curve.level for curve in shown):
@@ -162,11 +162,11 @@ def success_by_given(
     if not counted:
         where = f"{dataset or 'any set'}, {task or 'any task'}"
         raise ValueError(f"none of {len(chosen)} rows on {where} says how many texts keep what is given; {ADDS_KEPT}")
-    naming = Naming.of([Line({row.dataset: [row]}) for row in counted], tasks=False)
+    label_of = naming([Line({row.dataset: [row]}) for row in counted], tasks=False)
     groups: dict[tuple[str, str], dict[tuple[str, str, str], Counts]] = {}
     for row in sorted(counted, key=lambda row: (order(row.method), row.model, row.steps, row.split, row.items)):
         curves = groups.setdefault((row.dataset, row.task), {})
-        counts = curves.setdefault((naming.name(Line({row.dataset: [row]})), row.method, row.model), {})
+        counts = curves.setdefault((label_of(Line({row.dataset: [row]})), row.method, row.model), {})
         for given, (kept, texts) in (row.kept or {}).items():
             before = counts.get(int(given), (0, 0))
             counts[int(given)] = (before[0] + kept, before[1] + texts)

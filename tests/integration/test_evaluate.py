@@ -75,7 +75,7 @@ def rows_of(model, bench, output, methods=("unfilled", "planned"), **more):
 
 def test_every_way_gives_a_row_for_every_item(model, bench, tmp_path):
     rows = rows_of(model, bench, tmp_path / "rows.jsonl", methods=tuple(CONTENDERS))
-    alone = {name: CONTENDERS[name].filling.tasks for name in FILLED if len(CONTENDERS[name].filling.tasks) == 1}
+    alone = {name: CONTENDERS[name].tasks for name in FILLED if len(CONTENDERS[name].tasks) == 1}
     assert alone == {**dict.fromkeys(["lc", "lc-leap", "lc-drawn"], ("free",)), "infill-told": ("located",)}
     assert len(rows) == 2 * len(CONTENDERS) - len(alone)
     for row in rows:
@@ -161,13 +161,9 @@ def test_rows_say_how_the_model_was_trained(model, bench, tmp_path):
 def test_programs_are_filled_by_every_way_and_come_back_whole(model, tmp_path):
     program = {"id": "1", "prefix": "def f(x):\n    y = 1\n", "middle": "    y += x\n", "suffix": "\n    return  y"}
     (tmp_path / "code-block.test.jsonl").write_text(json.dumps(program) + "\n")
-    program_item = Program
     methods = tuple(CONTENDERS)
     rows = list(evaluate(model, tmp_path, tmp_path / "rows.jsonl", ["code-block"], methods=methods, steps=(2,)))
-    located, free = (
-        [name for name in methods if task in (CONTENDERS[name].filling or program_item).tasks]
-        for task in ("located", "free")
-    )
+    located, free = ([name for name in methods if task in CONTENDERS[name].tasks] for task in ("located", "free"))
     assert [row["method"] for row in rows] == [*located, *free]
     assert all(row["cut"] == 0 for row in rows)
     texts = [json.loads(line) for line in (tmp_path / "rows.texts.jsonl").read_text().splitlines()]

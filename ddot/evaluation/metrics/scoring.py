@@ -43,7 +43,7 @@ class Filled:
 class Measured:
     """The metrics that could be computed, and why the others could not."""
 
-    found: Mapping[str, Sums | float]
+    metrics: Mapping[str, Sums | float]
     missing: Mapping[str, str]
 
 
@@ -174,20 +174,20 @@ def usual(items: Sequence[Item]) -> tuple[str, ...]:
 def score(
     items: Sequence[Item],
     texts: Sequence[str],
-    wanted: Sequence[str] = USUAL,
+    metrics: Sequence[str] = USUAL,
     language_model: Fluency | None = None,
     samples: int = 0,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The `wanted` metrics by name; "missing" says why one could not be computed.
+    """These metrics by name; "missing" says why one could not be computed.
 
     With success, "kept" counts {words given: [texts that keep them, texts]}. With `samples` resamples of the items,
     "intervals" holds [low, high] at 95% for metrics that are sums over items. With perplexity, "language_model" is its
     name.
     """
-    measured = measure(items, texts, wanted, language_model)
-    sums = {name: metric for name, metric in measured.found.items() if isinstance(metric, Sums)}
-    row: dict[str, Any] = {name: sums[name].value if name in sums else m for name, m in measured.found.items()}
+    measured = measure(items, texts, metrics, language_model)
+    sums = {name: metric for name, metric in measured.metrics.items() if isinstance(metric, Sums)}
+    row: dict[str, Any] = {name: sums[name].value if name in sums else m for name, m in measured.metrics.items()}
     if language_model is not None and "perplexity" in row:
         row["language_model"] = language_model.name
     if "success" in sums:
@@ -203,7 +203,7 @@ def score(
 
 def compare(texts: Measured, others: Measured, samples: int = 1000) -> tuple[dict[str, Difference], dict[str, str]]:
     """(differences in the metrics that both have, why other metrics are missing)."""
-    both = {name: (metric, others.found[name]) for name, metric in texts.found.items() if name in others.found}
+    both = {name: (metric, others.metrics[name]) for name, metric in texts.metrics.items() if name in others.metrics}
     sums = {name: (a, b) for name, (a, b) in both.items() if isinstance(a, Sums) and isinstance(b, Sums)}
     single = {name: f"{name} is not a sum over items: it has no paired interval" for name in both if name not in sums}
     paired = {name: difference(a, b, samples) for name, (a, b) in sums.items()}
@@ -211,19 +211,19 @@ def compare(texts: Measured, others: Measured, samples: int = 1000) -> tuple[dic
 
 
 def measure(
-    items: Sequence[Item], texts: Sequence[str], wanted: Sequence[str], language_model: Fluency | None = None
+    items: Sequence[Item], texts: Sequence[str], metrics: Sequence[str], language_model: Fluency | None = None
 ) -> Measured:
-    """The `wanted` metrics, as sums over items where possible."""
-    refuse_unknown("unknown metric", wanted, METRICS)
+    """These metrics, as sums over items where possible."""
+    refuse_unknown("unknown metric", metrics, METRICS)
     if not items or len(items) != len(texts):
         raise ValueError(f"{len(texts)} texts for {len(items)} items; expected one text per item, and at least one")
     given, references = [item.given for item in items], [item.words for item in items]
     filled = Filled(items, texts, given, references, [text.split() for text in texts], language_model)
-    found: dict[str, Sums | float] = {}
+    values: dict[str, Sums | float] = {}
     missing: dict[str, str] = {}
-    for name in wanted:
+    for name in metrics:
         try:
-            found[name] = METRICS[name](filled)
+            values[name] = METRICS[name](filled)
         except (ValueError, FileNotFoundError) as error:
             missing[name] = str(error)
-    return Measured(found, missing)
+    return Measured(values, missing)

@@ -11,13 +11,13 @@ from ddot.evaluation.tables.lines import (
     LOWER_IS_BETTER,
     SETS,
     Line,
-    Naming,
     budgets,
     cells,
     gather,
     in_order,
     is_own,
     model_name,
+    naming,
     notes_of,
     number_format,
     of_own_model,
@@ -42,7 +42,7 @@ _SIMILAR = ("GPT-2 medium, prefix only", "SEDD small", "SEDD medium", "DiffuGPT 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: its sets, metrics, task and contenders. `paper`: the table in paper_tables.json beside it."""
+    """A table: its sets, metrics, task and contenders. `paper`: the name in paper_tables.json."""
 
     title: str
     sets: Sequence[str] = ()
@@ -114,12 +114,11 @@ def compare(name: str, rows: Sequence[Row], limit: int | None = None) -> Table:
     columns = [(dataset, column) for dataset in sets for column in paired(metrics)]
     theirs = _published(kind, numbers.get("source", "paper"), columns, limit)
     lines = shortened(gather(of_own_model(shown), sets, metrics), None if limit is None else limit - len(theirs))
-    naming = Naming.of(lines)
     if kind.by_set:
         body, heads = _by_set(sets, lines, metrics)[:limit], [Column(_head(column)) for column in paired(metrics)]
     else:
         values = (cells(lines, dataset, column) for dataset, column in columns)
-        body = [*theirs, *zip(map(naming.name, lines), *values, strict=True)]
+        body = [*theirs, *zip(map(naming(lines), lines), *values, strict=True)]
         heads = [Column(_head(column), SETS.get(dataset, dataset) * (len(sets) > 1)) for dataset, column in columns]
     body += [("ours: no rows", *(EMPTY for _ in heads))] * (not lines)
     task = f" ({kind.task} task)" * (kind.task == "free" and not kind.by_set and limit is not None)
@@ -130,8 +129,8 @@ def _by_set(sets: Sequence[str], lines: Sequence[Line], metrics: Sequence[str]) 
     body: list[Sequence[str]] = []
     for dataset in sets:
         on_set = [line for line in lines if dataset in line.rows]
-        naming = Naming.of(on_set, tasks=False)
-        names = (f"{SETS.get(dataset, dataset)}, {line.row.task}: {naming.name(line)}" for line in on_set)
+        name = naming(on_set, tasks=False)
+        names = (f"{SETS.get(dataset, dataset)}, {line.row.task}: {name(line)}" for line in on_set)
         body += zip(names, *(cells(on_set, dataset, column) for column in paired(metrics)), strict=True)
     return body
 
@@ -212,7 +211,7 @@ def sweep(name: str, rows: Sequence[Row], limit: int | None = None) -> Table:
     )
     shown = ranked[: None if limit is None else limit - len(theirs)]
     every = [line for points in shown for line in points.values()]
-    naming = Naming.of(every, steps=False)
+    line_name = naming(every, steps=False)
     columns = sorted({*chain(*theirs.values(), *shown)})
     body: list[Sequence[str]] = [
         (f"paper, {model}".rstrip(", "), *(_printed(points.get(x, {}), metrics) for x in columns))
@@ -223,7 +222,7 @@ def sweep(name: str, rows: Sequence[Row], limit: int | None = None) -> Table:
         dataset = first.row.dataset
         on_set = [line for line in every if dataset in line.rows]
         values = dict(zip(on_set, cells(on_set, dataset, metrics), strict=True))
-        label = naming.name(first) if name == "steps" else contender(first.row.method).label
+        label = line_name(first) if name == "steps" else contender(first.row.method).label
         body.append((f"{SETS[dataset]}: {label}", *(values[points[x]] if x in points else EMPTY for x in columns)))
     body += [("ours: no rows", *(EMPTY for _ in columns))] * (not shown)
     heads = (Column(""), *(Column(f"{x:g}", "steps" if name == "steps" else "λ") for x in columns))

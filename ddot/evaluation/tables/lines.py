@@ -5,7 +5,7 @@ A line is one contender with one model, on one task, with one number of steps, o
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePath
@@ -152,31 +152,28 @@ def model_name(model: str) -> str:
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
 
-@dataclass(frozen=True)
-class Naming:
-    """What the names of lines must say because lines differ in it."""
+def usual_items(lines: Sequence[Line]) -> int:
+    """The most common number of items."""
+    counts = Counter(row.items for line in lines for row in line.every)
+    return counts.most_common(1)[0][0] if counts else 0
 
-    models: bool
-    steps: bool
-    tasks: bool
-    items: int
 
-    @classmethod
-    def of(cls, lines: Sequence[Line], steps: bool = True, tasks: bool = True) -> "Naming":
-        rows = [line.row for line in lines if contender(line.row.method).filling]
-        models, counts, kinds = (len({getattr(row, name) for row in rows}) > 1 for name in ("model", "steps", "task"))
-        most = Counter(row.items for line in lines for row in line.every).most_common(1)
-        return cls(models, steps and counts, tasks and kinds, most[0][0] if most else 0)
+def naming(lines: Sequence[Line], steps: bool = True, tasks: bool = True) -> Callable[[Line], str]:
+    """Names a line by its contender's label and by what differs between `lines`; own models are not named."""
+    rows = [line.row for line in lines if contender(line.row.method).filling]
+    models, counts, kinds = (len({getattr(row, field) for row in rows}) > 1 for field in ("model", "steps", "task"))
+    usual = usual_items(lines)
 
-    def name(self, line: Line) -> str:
-        """The contender's label, and its model unless that was trained for it."""
+    def name(line: Line) -> str:
         row = line.row
         parts = [contender(row.method).label]
         if contender(row.method).filling:
-            parts += [model_name(row.model)] * (self.models and not is_own(row.method, row.model))
-            parts += [f"{row.steps} steps"] * self.steps + [row.task] * self.tasks
+            parts += [model_name(row.model)] * (models and not is_own(row.method, row.model))
+            parts += [f"{row.steps} steps"] * (steps and counts) + [row.task] * (tasks and kinds)
         parts += [f"{row.split} split"] * (row.split != "test")
-        return ", ".join(parts) + f" (n = {row.items})" * (row.items != self.items)
+        return ", ".join(parts) + f" (n = {row.items})" * (row.items != usual)
+
+    return name
 
 
 def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Sequence[str]] = ()) -> list[str]:
@@ -186,7 +183,7 @@ def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Seque
     if len(steps := {row.steps for row in rows if contender(row.method).filling}) == 1:
         notes.append(f"{steps.pop()} steps.")
     if lines:
-        notes.append(f"n = {Naming.of(lines).items:,} items per set unless stated.")
+        notes.append(f"n = {usual_items(lines):,} items per set unless stated.")
     if any(len(seeds) > 1 for line in lines for seeds in line.rows.values()):
         notes.append("±: standard deviation over seeds.")
     if any(map(is_bold, chain.from_iterable(body))):

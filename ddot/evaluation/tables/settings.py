@@ -29,7 +29,7 @@ def settings_table(meta: Path = EMBEDDED / "meta.json", limit: int | None = None
     body = []
     for name in {**theirs, **_SETTINGS}:
         paper = theirs.get(name, {})
-        ours = [_setting(name, each) for each in facts]
+        ours = (_setting(name, settings) for settings in facts)
         body.append((name, printed(paper.get("table")), printed(paper.get("text")), *ours))
     notes = ("Recipes are as they stand today; as trained: ddot/model/meta.json.",)
     return Table("hyperparameters", "Hyper-parameters of training", (Column(""), *heads), body[:limit], notes)
