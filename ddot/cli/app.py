@@ -52,9 +52,7 @@ ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cuda if available.")]
-Precision = Annotated[
-    str, typer.Option(help="int8, or float32: slower, but the same text on any processor. auto: as stored.")
-]
+Precision = Annotated[str, typer.Option(help="int8, or float32: slower, same text on any processor. auto: as stored.")]
 Steps = Annotated[int, typer.Option(help="Denoising steps, where slots move or a model unmasks.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]

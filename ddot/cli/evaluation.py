@@ -19,9 +19,7 @@ _NAMES = "Comma-separated names."
 _CONTENDERS = "unfilled,planned"
 Bench = Annotated[Path, typer.Option(help="Folder with NAME.SPLIT.jsonl files.")]
 _ROWS = "Rows written by ddot evaluate, their texts beside them."
-LanguageModelFolder = Annotated[
-    Path | None, typer.Option("--language-model", help="For perplexity: a causal model made by ddot convert.")
-]
+LanguageModelFolder = Annotated[Path | None, typer.Option(help="For perplexity: a causal model made by ddot convert.")]
 # Columns that tables in the terminal leave out.
 _HIDDEN = ("model", "split", "seed", "items", "length_error_abs", "batch", "device", "commit", "cut", "kept")
 

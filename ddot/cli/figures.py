@@ -17,7 +17,7 @@ Dataset = Annotated[str | None, typer.Option(help="One set. Default: all.")]
 Task = Annotated[str | None, typer.Option(help="free or located. Default: both.")]
 Methods = Annotated[str | None, typer.Option(help="Comma-separated contenders. Default: all.")]
 Models = Annotated[str | None, typer.Option(help="Comma-separated models, as rows name them. Default: all.")]
-Terminal = Annotated[str, typer.Option("--terminal", help="Where slots start: grid or random.")]
+Terminal = Annotated[str, typer.Option(help="Where slots start: grid or random.")]
 
 
 @app.command()

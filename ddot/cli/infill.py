@@ -273,9 +273,7 @@ def lengths(
 @app.command()
 def score(
     text: Annotated[str, typer.Argument(help="A text with ___ where words are missing.")],
-    fills: Annotated[
-        list[str], typer.Option("--fills", metavar="TEXT", help="A fill of your own for each blank in turn.")
-    ],
+    fills: Annotated[list[str], typer.Option(metavar="TEXT", help="A fill of your own for each blank in turn.")],
     steps: Steps = 16,
     model: ModelName = None,
     device: Device = None,

@@ -16,7 +16,7 @@ def serve(
     model: ModelName = None,
     device: Device = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="Require the key in this file as Bearer token; or set DDOT_API_KEY.")
+        Path | None, typer.Option(help="File with the Bearer key to require; or DDOT_API_KEY.")
     ] = None,
     allow_origin: Annotated[list[str], typer.Option(metavar="ORIGIN", help="Another web origin to allow, or *.")] = [],  # noqa: B006
     allow_host: Annotated[list[str], typer.Option(metavar="NAME", help="Another host name of this server, or *.")] = [],  # noqa: B006

@@ -129,9 +129,7 @@ def prepare(
     sources: Annotated[list[str], typer.Argument(help="Text files (.txt .jsonl .parquet, .xz .gz) or hub:NAME.")],
     tokenizer: Annotated[Path, typer.Option(help="A tokenizer.json, or a model folder that holds one.")],
     output: Annotated[Path, typer.Option(help="The folder to make.")],
-    split: Annotated[
-        str, typer.Option(help="sentences, lines (a text is one piece), or functions (Python).")
-    ] = "sentences",
+    split: Annotated[str, typer.Option(help="sentences, lines (each one piece) or functions (Python).")] = "sentences",
     form: Annotated[str, typer.Option(help="natural, news (One-Billion-Word) or reviews (Yelp).")] = "natural",
     field: Annotated[str | None, typer.Option(help="Field or column that holds the text.")] = None,
     without: Annotated[list[Path], typer.Option(help="Benchmark .jsonl files whose texts are excluded.")] = [],  # noqa: B006
