@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 from ddot.core.records import State
 from ddot.data.shards import pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.network.convert import convert
-from ddot.network.convert.gguf import from_gguf
+from ddot.network.convert import convert, from_gguf
 from ddot.network.folder import load_model, without_values
 
 SENTENCES = [
