@@ -475,13 +475,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "greedy that never stays",
-                "return _candidates(vocabulary.mask, stay, (best, 1 - stay))",
-                "return _candidates(vocabulary.mask, 0 * stay, (best, 1 - 0 * stay))",
+                "return _greedy(chances, vocabulary.mask)",
+                "return _greedy(_without(chances, vocabulary.mask), vocabulary.mask)",
             ),
             (
                 "greedy words that give [pad] nothing",
-                "(torch.full_like(best, vocabulary.pad), pad)",
-                "(torch.full_like(best, vocabulary.pad), 0 * pad)",
+                "return _greedy(chances, vocabulary.mask, vocabulary.pad)",
+                "return _greedy(_without(chances, vocabulary.pad), vocabulary.mask, vocabulary.pad)",
             ),
             ("a temperature the wrong way", ".pow(1 / self.temperature)", ".pow(self.temperature)"),
             (

@@ -3,8 +3,9 @@
 The input is a table of probabilities (M, V) from `absorbing`; that of [mask] is the probability to stay masked.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -31,16 +32,12 @@ class Candidates:
         return self.tokens.gather(1, index)[:, 0]
 
 
-@runtime_checkable
-class Annealing(Protocol):
-    def __call__(self, chances: Scores, vocabulary: Vocabulary) -> Candidates: ...
+Annealing = Callable[[Scores, Vocabulary], Candidates]
 
 
 def greedy(chances: Scores, vocabulary: Vocabulary) -> Candidates:
     """The paper's annealing: [mask] keeps its probability, the most likely other token takes the rest."""
-    stay = chances[:, vocabulary.mask]
-    best = _without(chances, vocabulary.mask).argmax(-1)
-    return _candidates(vocabulary.mask, stay, (best, 1 - stay))
+    return _greedy(chances, vocabulary.mask)
 
 
 def greedy_words(chances: Scores, vocabulary: Vocabulary) -> Candidates:
@@ -48,11 +45,16 @@ def greedy_words(chances: Scores, vocabulary: Vocabulary) -> Candidates:
 
     Lengths are thus drawn rather than collapsed onto their mode.
     """
-    stay, pad = chances[:, vocabulary.mask], chances[:, vocabulary.pad]
-    best = _without(chances, vocabulary.mask, vocabulary.pad).argmax(-1)
-    return _candidates(
-        vocabulary.mask, stay, (torch.full_like(best, vocabulary.pad), pad), (best, (1 - stay - pad).clamp(min=0))
-    )
+    return _greedy(chances, vocabulary.mask, vocabulary.pad)
+
+
+def _greedy(chances: Scores, *apart: int) -> Candidates:
+    """The tokens in `apart` keep their probabilities, the most likely other token takes the rest."""
+    best = _without(chances, *apart).argmax(-1)
+    kept = [chances[:, token] for token in apart]
+    rest = reduce(torch.sub, kept, torch.ones_like(kept[0])).clamp(min=0)
+    tokens = [*(torch.full_like(best, token) for token in apart), best]
+    return Candidates(torch.stack(tokens, -1), torch.stack([*kept, rest], -1))
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,3 @@ def _without(chances: Scores, *tokens: int) -> Scores:
     for token in tokens:
         chances[:, token] = 0.0
     return chances
-
-
-def _candidates(mask: int, stay: PerSlot, *others: tuple[Int[Tensor, "M"], PerSlot]) -> Candidates:
-    columns = [(torch.full_like(others[0][0], mask), stay), *others]
-    tokens, chances = zip(*columns, strict=True)
-    return Candidates(torch.stack(tokens, -1), torch.stack(chances, -1))

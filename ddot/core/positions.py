@@ -3,8 +3,8 @@
 Positions lie in [-1, 1]; `Stretched` may exceed it slightly.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,11 +35,9 @@ def interpolate(z_0: Float[Tensor, "B L"], z_T: Float[Tensor, "B L"], t: Float[T
     return torch.lerp(z_0, z_T, t[:, None])
 
 
-@runtime_checkable
-class Terminal(Protocol):
-    """Draws z_T: entries at prompt slots are the prompt's set, the others the pool of response and pads."""
-
-    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions: ...
+# Draws z_T from (is_prompt, keys): entries at prompt slots are the prompt's set, the others the pool for response and
+# pads.
+Terminal = Callable[[Flags, Keys], Positions]
 
 
 def _in_its_set(is_prompt: Flags) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarray, "B L"]]:

@@ -73,7 +73,7 @@ class Leap(Reveal):
             return (self.anneal(chances, vocabulary).draw(u),)
 
         (tokens,) = in_chunks(choose, prediction.chunk, prediction.log_score, t, u[prediction.at])
-        return _put(state.x, prediction.at, tokens)
+        return state.x.masked_scatter(prediction.at, tokens)
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,7 @@ def _drawn(
         return tokens, chances.gather(1, tokens[:, None])[:, 0]
 
     tokens, chance = in_chunks(choose, prediction.chunk, prediction.log_score, u[prediction.at])
-    certainty = torch.zeros_like(u)
-    certainty[prediction.at] = chance
-    return _put(state.x, prediction.at, tokens), certainty
+    return state.x.masked_scatter(prediction.at, tokens), torch.zeros_like(u).masked_scatter(prediction.at, chance)
 
 
 def _surest_around(
@@ -178,9 +176,3 @@ def read_out(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]
     order = state.z.argsort(dim=-1, stable=True)
     rows = state.x.gather(1, order).cpu().numpy()
     return [row[(row != vocabulary.pad) & (row != vocabulary.mask)] for row in rows]
-
-
-def _put(x: Int[Tensor, "B L"], at: Bool[Tensor, "B L"], tokens: Int[Tensor, "M"]) -> Int[Tensor, "B L"]:
-    x = x.clone()
-    x[at] = tokens
-    return x
