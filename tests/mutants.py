@@ -995,21 +995,27 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "unit/test_baselines.py",
         "methods/left_context.py",
         [
-            (
-                "a sentence read past its end",
-                "sentence = sentence[np.cumsum(sentence == vocabulary.pad) == 0]",
-                "sentence = sentence[sentence != vocabulary.pad]",
-            ),
             ("left context that moves", "kept = (clamp_prompt(start), stay(start))", "kept = (clamp_prompt(start),)"),
             (
                 "left context weighed by λ",
                 "denoising_losses(model, slots, position_factor=0.0)",
                 "denoising_losses(model, slots, position_factor=position_factor)",
             ),
+        ],
+    ),
+    (
+        "unit/test_baselines.py",
+        "methods/layout.py",
+        [
+            (
+                "a text read past its end",
+                "text = text[np.cumsum(text == vocabulary.pad) == 0]",
+                "text = text[text != vocabulary.pad]",
+            ),
             (
                 "a prompt without separator in training",
-                "return joined(left,",
-                "return joined(Example(left.tokens, np.arange(len(left.tokens)) < len(left.tokens) - 1),",
+                "return joined(prompt_and_separator(example, L, vocabulary), text, most=2 * L)",
+                "return joined(only_prompt(example), text, most=2 * L)",
             ),
         ],
     ),

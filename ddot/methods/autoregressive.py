@@ -19,7 +19,7 @@ from ddot.core.gaps import gaps_open_by_hint
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator
+from ddot.methods.layout import Table, in_line, prompt_and_separator, prompt_and_text, texts_after_prompt
 from ddot.methods.losses import Losses, answers_at, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Cache, left_to_right
@@ -31,7 +31,8 @@ class Autoregressive:
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; given tokens are PROMPT in both parts."""
-        return Table([_row(example, L, vocabulary) for example in examples], 2 * L, vocabulary).line_slots(t, keys)
+        rows = [prompt_and_text(example, example.is_prompt, L, vocabulary) for example in examples]
+        return Table(rows, 2 * L, vocabulary).line_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every next token from [sep] on. Nothing moves, so λ is unused."""
@@ -89,13 +90,7 @@ class Autoregressive:
             yield replace(start, x=x, t=torch.full_like(start.t, 1 - (place + 1) / L))
         yield replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The sentences: everything right of the prompt's [sep] up to the first [pad] or [mask]."""
-        texts = []
-        for x, is_prompt in zip(state.x.cpu().numpy(), state.is_prompt.cpu().numpy(), strict=True):
-            sentence = x[np.flatnonzero(is_prompt)[-1] + 1 :]
-            texts.append(sentence[np.cumsum((sentence == vocabulary.pad) | (sentence == vocabulary.mask)) == 0])
-        return texts
+    texts = staticmethod(texts_after_prompt)
 
 
 def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
@@ -125,9 +120,3 @@ def _sentence(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     """Slots right of the prompt's [sep]. Given tokens occur twice, half of them left of it."""
     separator = (kind == PROMPT).sum(-1, keepdim=True) // 2
     return torch.arange(kind.shape[1], device=kind.device) > separator
-
-
-def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`prompt [sep] sentence`: given tokens are marked in both parts, hints stand in the first."""
-    left = prompt_and_separator(example, L, vocabulary)
-    return joined(left, Example(fitting(example.tokens, L), example.is_prompt), most=2 * L)

@@ -17,7 +17,7 @@ from ddot.core.codes import UNKNOWN
 from ddot.core.gaps import closes_after, closes_before
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, generator
-from ddot.core.sampling import time_grid
+from ddot.core.sampling import read_out, time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.insertion import placed, rank, repeated
 from ddot.methods.layout import Table, fitting, in_line, only_prompt, spread_out
@@ -113,8 +113,7 @@ class ExpandDelete:
             state = replace(state, t=torch.full_like(state.t, s))
             yield state
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        return [row[row != vocabulary.pad] for row in state.x.cpu().numpy()]
+    texts = staticmethod(read_out)
 
 
 def _may_grow(example: Example, borders: Sequence[int]) -> Bool[np.ndarray, "gaps"]:

@@ -112,7 +112,8 @@ def targets(
     score = torch.where(missing, noise - away / spread, -torch.inf)
     best = torch.full_like(score, -torch.inf).scatter_reduce(1, gap, score, "amax")
     chosen = missing & (score == best.gather(1, gap))
-    target = _scattered(slots.x_0, chosen, gap, vocabulary.pad)
+    target = slots.x_0.new_full((len(gap), W + 1), vocabulary.pad)  # last column: tokens that are not chosen
+    target = target.scatter(1, torch.where(chosen, gap, W), slots.x_0)[:, :W]
 
     state, kept = without_absent(slots, present, vocabulary)
     return state, present.gather(1, kept) & may_grow(state.hint), target
@@ -132,9 +133,7 @@ def without_absent(
 
 def placed(values: Tensor, at: Bool[Tensor, "B L"]) -> Tensor:
     """Values at their slots, 0 elsewhere."""
-    slots = torch.zeros(at.shape, dtype=values.dtype, device=at.device)
-    slots[at] = values
-    return slots
+    return torch.zeros(at.shape, dtype=values.dtype, device=at.device).masked_scatter(at, values)
 
 
 def rank(value: Float[Tensor, "B L"], among: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
@@ -169,12 +168,3 @@ def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) ->
         hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
         gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
     )
-
-
-def _scattered(
-    values: Int[Tensor, "B L"], chosen: Bool[Tensor, "B L"], place: Int[Tensor, "B L"], rest: int
-) -> Int[Tensor, "B L"]:
-    """The chosen values at new places, `rest` elsewhere."""
-    B, W = values.shape
-    moved = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # last column: not chosen
-    return moved.scatter(1, torch.where(chosen, place, W), values)[:, :W]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN_LENGTH
 from ddot.core.gaps import missing_after
@@ -101,6 +101,25 @@ def prompt_and_separator(example: Example, L: int, vocabulary: Vocabulary) -> Ex
     prompt = only_prompt(example)
     fitting(prompt.tokens, L)
     return joined(prompt, separator(vocabulary))
+
+
+def prompt_and_text(example: Example, is_prompt: Bool[np.ndarray, "n"], L: int, vocabulary: Vocabulary) -> Example:
+    """`prompt [sep] text`, the tokens of the text given where `is_prompt` says so, at most 2L tokens.
+
+    Two copies of a text of L tokens and the [sep] exceed that: such a text with nothing missing loses its last token.
+    """
+    text = Example(fitting(example.tokens, L), is_prompt)
+    return joined(prompt_and_separator(example, L, vocabulary), text, most=2 * L)
+
+
+def texts_after_prompt(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
+    """The tokens right of the last prompt slot, up to the first [pad], without [mask]s."""
+    texts = []
+    for x, is_prompt in zip(state.x.cpu().numpy(), state.is_prompt.cpu().numpy(), strict=True):
+        text = x[np.flatnonzero(is_prompt)[-1] + 1 :]
+        text = text[np.cumsum(text == vocabulary.pad) == 0]
+        texts.append(text[text != vocabulary.mask])
+    return texts
 
 
 def in_line(is_prompt: Flags, keys: Keys) -> Positions:
