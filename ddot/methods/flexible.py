@@ -18,7 +18,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys
 from ddot.methods.insertion import may_grow, placed, rank, repeated, start_row, text_rows, texts_after, without_absent
-from ddot.methods.losses import Losses, answers_at, length_logits, length_losses, token_losses
+from ddot.methods.losses import Losses, answers_at, length_losses, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -52,7 +52,7 @@ class Flexible:
             x = unmasked(state.x, model.logits(h[state.x == v.mask]).float()[:, : v.base], passes, v)
             more = torch.zeros_like(x)
             if passes > 1:
-                chances = torch.softmax(length_logits(model, h[there]), -1)
+                chances = torch.softmax(model.length_logits(h[there]), -1)
                 median = (chances.cumsum(-1) < 0.5).sum(-1).clamp(max=chances.shape[-1] - 1)
                 more[there] = class_lengths(x.device)[median].long()
                 more = torch.where(may_grow(state.hint), more, 0)

@@ -112,7 +112,7 @@ def denoising_losses(
     if model.room_head is not None or gap_length_factor > 0:
         # Computed even with factor 0: data-parallel training needs a gradient for every weight.
         true = gap_lengths.length_class(gaps_after(slots).flatten()[length_at])
-        gap_length = cross_entropy(length_logits(model, h[length_at]), true, reduction="sum") / slots.u.numel()
+        gap_length = cross_entropy(model.length_logits(h[length_at]), true, reduction="sum") / slots.u.numel()
     total = total_loss(token, position, position_factor) + gap_length_factor * gap_length
     return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
@@ -150,15 +150,8 @@ def length_losses(
     """`factor` times the mean cross entropy of gap lengths, each predicted at one of the flat slots `at`."""
     h, velocity = read
     true = gap_lengths.length_class(gap_length)
-    mean = _mean(cross_entropy(length_logits(model, h.flatten(0, 1)[at]), true, reduction="none"))
+    mean = _mean(cross_entropy(model.length_logits(h.flatten(0, 1)[at]), true, reduction="none"))
     return Losses.of(factor * mean + 0 * velocity.mean(), gap_length=mean)
-
-
-def length_logits(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
-    """What the length head says of the gap after each slot."""
-    if model.room_head is None:
-        raise ValueError("this network has no length head; set gap_lengths=True in its config")
-    return model.room_head(h).float()
 
 
 def _mean(values: Float[Tensor, "M"]) -> Float[Tensor, ""]:

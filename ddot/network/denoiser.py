@@ -153,9 +153,13 @@ class Denoiser(nn.Module):
 
     def gap_length_logits(self, state: State) -> Float[Tensor, "B L classes"]:
         """Logits of the length of the gap after each slot (meant for prompt slots)."""
+        return self.length_logits(self.read(state)[0])
+
+    def length_logits(self, hidden: Float[Tensor, "*M d"]) -> Float[Tensor, "*M classes"]:
+        """Logits of the length head, from hidden vectors."""
         if self.room_head is None:
-            raise ValueError("this network has no length head, so it cannot plan lengths; let the diffusion decide")
-        return self.room_head(self.read(state)[0]).float()
+            raise ValueError("this network has no length head to plan lengths with; set gap_lengths=True in its config")
+        return self.room_head(hidden).float()
 
     def token_loss(
         self,
