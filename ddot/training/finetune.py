@@ -25,7 +25,7 @@ from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import device_of
-from ddot.network.folder import load_config, load_weights, save_model
+from ddot.network.folder import load_model, save_model
 from ddot.network.int8 import compress, decompress
 from ddot.network.places import model_folder, read_json
 from ddot.training.batches import Batches, EitherCut, ManySentences, Plan, Windows
@@ -81,12 +81,10 @@ def finetune(
     if not 0 < minutes <= 7 * 24 * 60:
         raise ValueError(f"minutes is {minutes}; it must be more than 0, and at most a week")
     where, folder = device_of(device), model_folder(start)
-    config, tokenizer = load_config(folder), Tokenizer.load(folder)
     train, dev = held_out(pieces(texts), seed)
     with whole_folder(output) as draft, TemporaryDirectory() as work:
-        packed = [pack(some, tokenizer, Path(work, name)) for name, some in (("data", train), ("dev", dev))]
-        model = Denoiser(config)
-        model.load_state_dict(decompress(load_weights(folder, model)))
+        model, tokenizer = load_model(folder)
+        packed = [pack(part, tokenizer, Path(work, name)) for name, part in (("data", train), ("dev", dev))]
         learner = Learner(model, settings(model, where, seed), where, 1)
         plans = plans_for(model)
         batches, dev_batches = (
@@ -131,7 +129,7 @@ def finetune(
         nats = before.mean().item(), after.mean().item(), error
         result = Result(*nats, kept, step, time.perf_counter() - began, tokens, held, stopped)
         with writing(output):
-            save_model(compress(learner.weights()), config, tokenizer, _meta(folder, texts, result), draft)
+            save_model(compress(learner.weights()), model.config, tokenizer, _meta(folder, texts, result), draft)
             seal(draft)
     return result
 

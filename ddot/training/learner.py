@@ -15,7 +15,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.files import check_seal
 from ddot.methods.losses import LOSSES
 from ddot.methods.method import Trainable
-from ddot.network.denoiser import Denoiser, compile_blocks
+from ddot.network.denoiser import Denoiser
 from ddot.network.folder import check_weights, load_config, load_tensors, without_values
 from ddot.network.places import read_json
 from ddot.training.batches import Batches, Plan
@@ -51,11 +51,6 @@ class Learner:
     @property
     def model(self) -> Denoiser:
         return self.objective.model
-
-    def compile(self) -> None:
-        """Compile the blocks, after `restore`: compiled modules take no new weights."""
-        if self.settings.compile:
-            compile_blocks(self.model)
 
     def gradients(self, method: Trainable, slots: Slots, position_factor: float) -> Float[Tensor, "losses"]:
         """Accumulate the gradients of a batch, part by part. Returns its losses."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ddot.interrupts import interruptions
+from ddot.network.denoiser import compile_blocks
 from ddot.training.batches import Batches
 from ddot.training.checkpoints import check_space, checkpoint_meta, earlier_runs, open_run, save_checkpoint
 from ddot.training.config import Run
@@ -37,7 +38,8 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
 
     learner = Learner(model, settings, device, world)
     step, elapsed = learner.restore(checkpoint, tokenizer, rank) if checkpoint else (0, 0.0)
-    learner.compile()
+    if settings.compile:  # after restoring: compiled modules take no new weights
+        compile_blocks(learner.model)
     if settings.save_every and rank == 0:  # weights, their average and two moments
         check_space(output, 16 * sum(parameter.numel() for parameter in model.parameters()))
 

@@ -1,6 +1,5 @@
 """What a run reports: a progress bar on stderr, log.jsonl, and optionally TensorBoard."""
 
-import dataclasses
 import json
 import math
 import time
@@ -24,7 +23,6 @@ from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.folder import without_values
 from ddot.training.config import Run
 from ddot.training.distributed import mean, whole
-from ddot.training.previews import Sample
 from ddot.version import extra
 
 
@@ -138,11 +136,11 @@ class Meter:
         self._write({"step": step, "dev": losses, "seconds": self.elapsed()})
         self._say(f"dev at {step}: " + " ".join(f"{name} {value:.4f}" for name, value in losses.items()))
 
-    def sample(self, step: int, samples: list[Sample]) -> None:
+    def sample(self, step: int, samples: list[dict[str, str]]) -> None:
         """Previews: the prompt, an arrow, the filled text."""
-        self._write({"step": step, "samples": [dataclasses.asdict(sample) for sample in samples]})
+        self._write({"step": step, "samples": samples})
         for sample in samples:
-            self._say(f"{sample.prompt}  →  {sample.filled}")
+            self._say(f"{sample['prompt']}  →  {sample['filled']}")
 
     def _say(self, text: str) -> None:
         if self.speaks:

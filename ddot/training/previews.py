@@ -4,7 +4,7 @@ The plan's own method samples, so a preview shows what is trained.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -23,18 +23,14 @@ from ddot.training.batches import Batches, Plan, WholeSentences
 _COUNT, _TRIES, _STEPS = 3, 60, 16
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A prompt with its blank shown as ___, the original text, and the model's."""
-
-    prompt: str
-    original: str
-    filled: str
-
-
 @torch.inference_mode()
-def preview(model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: Tokenizer, edges: bool) -> list[Sample]:
-    """The same few blanks at every call, filled by the first plan whose method can fill; none without one."""
+def preview(
+    model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: Tokenizer, edges: bool
+) -> list[dict[str, str]]:
+    """The same few texts at every call, filled by the first plan whose method can fill; none without one.
+
+    Each has a `prompt` with its blank shown as ___, the `original` text, and the text as `filled`.
+    """
     plan, method = next(((plan, plan.method) for plan in plans if isinstance(plan.method, Method)), (None, None))
     if plan is None or method is None:
         return []
@@ -57,4 +53,7 @@ def preview(model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: T
         return " ".join(filter(None, (decoded(run) if given else "___" for run, given in runs)))
 
     texts = method.texts(last, model.vocabulary)
-    return [Sample(shown(e), decoded(e.tokens), decoded(text)) for e, text in zip(examples, texts, strict=True)]
+    return [
+        {"prompt": shown(example), "original": decoded(example.tokens), "filled": decoded(text)}
+        for example, text in zip(examples, texts, strict=True)
+    ]

@@ -11,7 +11,7 @@ from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.network.denoiser import Denoiser
-from ddot.network.folder import check_sums, check_vocabulary, check_weights, load_config, load_tensors
+from ddot.network.folder import check_vocabulary, load_config, load_weights
 from ddot.network.int8 import decompress
 from ddot.network.places import model_folder
 from ddot.training.config import Run
@@ -78,9 +78,6 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     if config.trunk != old.trunk:
         raise ValueError(f"{run.start} has the trunk {old.trunk}; the recipe {run.name} needs {config.trunk}")
     model = Denoiser(config)
-    fresh = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
-    weights = {**fresh, **decompress(load_tensors(folder, "model"))}
-    check_weights(model, weights, folder)
-    check_sums(folder)
-    model.load_state_dict(weights)
+    additions = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
+    model.load_state_dict(decompress(load_weights(folder, model, additions)))
     return model, tokenizer
