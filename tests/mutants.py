@@ -309,24 +309,24 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("paths walked backwards", "torch.lerp(z_0, z_T, t[:, None])", "torch.lerp(z_T, z_0, t[:, None])"),
             (
                 "a random terminal on half the interval",
-                "drawn = 2 * uniform(keys, is_prompt.shape[1]) - 1",
-                "drawn = uniform(keys, is_prompt.shape[1]) - 0.5",
+                "points = 2 * uniform(keys, is_prompt.shape[1]) - 1",
+                "points = uniform(keys, is_prompt.shape[1]) - 0.5",
             ),
             (
                 "a random terminal whose sets are cut at one place",
-                "(np.sort(np.where(chosen, drawn, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))",
-                "(np.sort(drawn, axis=1) for chosen in (is_prompt, ~is_prompt))",
+                "(np.sort(np.where(chosen, points, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))",
+                "(np.sort(points, axis=1) for chosen in (is_prompt, ~is_prompt))",
             ),
             (
                 "jitter of one sign",
-                "moved = (2 * uniform(keys, is_prompt.shape[1]) - 1)",
-                "moved = uniform(keys, is_prompt.shape[1])",
+                "jitter = (2 * uniform(keys, is_prompt.shape[1]) - 1)",
+                "jitter = uniform(keys, is_prompt.shape[1])",
             ),
             ("jitter of half its spread", "* self.spread * spacing", "* self.spread * spacing / 2"),
             (
                 "jitter that leaves the interval",
-                "np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1)",
-                "(grid_terminal(is_prompt, keys) + moved)",
+                "np.clip(grid_terminal(is_prompt, keys) + jitter, -1, 1)",
+                "(grid_terminal(is_prompt, keys) + jitter)",
             ),
             (
                 "a text start that draws the pool together too",
@@ -491,8 +491,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "words that take the mass of [pad]",
-                "left = (1 - stay - pad).clamp(min=0)[:, None]",
-                "left = (1 - stay).clamp(min=0)[:, None]",
+                "rest = (1 - stay - pad).clamp(min=0)[:, None]",
+                "rest = (1 - stay).clamp(min=0)[:, None]",
             ),
             (
                 "a draw that may take what has no chance",
@@ -558,8 +558,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "neighbours by slot instead of by place",
-                "order = z.argsort(dim=-1, stable=True)\n    row, left",
-                "order = torch.arange(z.shape[1]).expand_as(z)\n    row, left",
+                "order = z.argsort(dim=-1, stable=True)\n    row, remaining",
+                "order = torch.arange(z.shape[1]).expand_as(z)\n    row, remaining",
             ),
             (
                 "pads before all words",
