@@ -729,13 +729,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "hints lost with the rest of the text",
-                "Example(example.tokens[keep], keep[keep], example.hints[keep],",
-                "Example(example.tokens[keep], keep[keep], None,",
+                "Example(example.tokens[given], given[given], example.hints[given],",
+                "Example(example.tokens[given], given[given], None,",
             ),
             (
                 "lengths lost with the rest of the text",
-                "example.hints[keep], example.gap_lengths[keep])",
-                "example.hints[keep], 0 * example.gap_lengths[keep] - 1)",
+                "example.hints[given], example.gap_lengths[given])",
+                "example.hints[given], 0 * example.gap_lengths[given] - 1)",
             ),
             ("pads that are responses", "np.where(real, RESPONSE, PAD)", "np.where(real, RESPONSE, RESPONSE)"),
             (
@@ -1087,8 +1087,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "counts of the gap before",
-                "after = (there.cumsum(-1) - 1).clamp(min=0)",
-                "after = there.cumsum(-1).clamp(max=there.shape[1] - 1)",
+                "after = (present.cumsum(-1) - 1).clamp(min=0)",
+                "after = present.cumsum(-1).clamp(max=present.shape[1] - 1)",
             ),
             ("prompts that are thinned", "missing = real & (slots.kind != PROMPT)", "missing = real"),
             ("one chance of [mask]s for all rows", "(1 - t) * slots.u[:, :1])", "(1 - t) * 0.9)"),
@@ -1097,8 +1097,12 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "count = -(-masked.sum(-1, keepdim=True) // passes)",
                 "count = masked.sum(-1, keepdim=True) // (passes + 1)",
             ),
-            ("closed gaps that grow", "more = torch.where(may_grow(state.hint), more, 0)", "pass"),
-            ("more than fits", "(room - more.cumsum(-1) + more).clamp(min=0)", "(room + 0 * more).clamp(min=0)"),
+            ("closed gaps that grow", "inserts = torch.where(may_grow(state.hint), inserts, 0)", "pass"),
+            (
+                "more than fits",
+                "(space - inserts.cumsum(-1) + inserts).clamp(min=0)",
+                "(space + 0 * inserts).clamp(min=0)",
+            ),
         ],
     ),
     (
@@ -1111,8 +1115,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "[vocabulary.sep, example.tokens], vocabulary.pad)",
             ),
             ("masks in closed gaps", "too_many & _may_grow(example, borders)", "too_many"),
-            ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, some)", "missing"),
-            ("expansion beyond L", "gone.sum(-1, keepdim=True) - surplus)", "L)"),
+            ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, fewer)", "missing"),
+            ("expansion beyond L", "deleted.sum(-1, keepdim=True) - surplus)", "L)"),
             ("expansion in the last pass", "[v.mask, v.sep] if passes == 1 else [v.mask]", "[v.mask]"),
             ("no forced deletion", "| (rank(delete, masked) < surplus)", "| (delete < 0)"),
         ],
@@ -1123,8 +1127,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "training told how much is missing",
-                "slots.state(**columns, t=torch.zeros_like(slots.t))",
-                "slots.state(**columns, t=slots.t)",
+                "slots.state(**moved, t=torch.zeros_like(slots.t))",
+                "slots.state(**moved, t=slots.t)",
             ),
             (
                 "sampling told how much is missing",

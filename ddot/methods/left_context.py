@@ -1,5 +1,4 @@
-"""Left context (LC), a baseline of the paper: the prompt precedes a separator, and the network denoises the whole
-sentence after it.
+"""Left context (LC), a baseline of the paper: after the prompt and [sep], the network denoises the whole sentence.
 
 Slots do not move, and no hint says where the prompt's tokens go: the network must learn to copy them in order. L is the
 maximum length of a text, as for every method; a row has 2L slots (the paper's "double the context length").
