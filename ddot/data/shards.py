@@ -52,7 +52,7 @@ def pack(
                     for document in group:
                         shards.add(document)
         if not shards.counts:
-            raise ValueError("the sources hold no text to pack")
+            raise ValueError("the sources contain no text to pack")
         meta = {
             **{key: sum(shard[key] for shard in shards.counts) for key in ("documents", "sentences", "tokens")},
             "dtype": dtype.name,

@@ -1,7 +1,4 @@
-"""Previews of a model in training: sentences of a corpus with a block missing, and how the model fills them.
-
-The plan's own method samples, so a preview shows what is trained.
-"""
+"""Previews during training: sentences of a corpus with a block missing, filled by the plan's own method."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,8 +35,8 @@ def preview(
     blanked = replace(plan, mask=Block(L // 4), cut=WholeSentences(), whole_words=1.0, sources=())
     batches = Batches([(1.0, corpus)], [blanked], tokenizer, L, 0, edges)
     draws = (batches.example(0, L, rng) for _ in range(_TRIES))
-    fitting = (each for each in draws if 0 < (~each.is_prompt).sum() < each.is_prompt.sum())
-    examples = [replace(each, gap_length=None) for each in islice(fitting, _COUNT)]
+    suitable = (example for example in draws if 0 < (~example.is_prompt).sum() < example.is_prompt.sum())
+    examples = [replace(example, gap_length=None) for example in islice(suitable, _COUNT)]
     if not examples:
         return []
     *_, last = method.sample(model, examples, L, _STEPS, row_keys(0, len(examples)))
