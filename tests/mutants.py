@@ -309,24 +309,24 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("paths walked backwards", "torch.lerp(z_0, z_T, t[:, None])", "torch.lerp(z_T, z_0, t[:, None])"),
             (
                 "a random terminal on half the interval",
-                "drawn = 2 * uniform(keys, is_prompt.shape[1]) - 1",
-                "drawn = uniform(keys, is_prompt.shape[1]) - 0.5",
+                "points = 2 * uniform(keys, is_prompt.shape[1]) - 1",
+                "points = uniform(keys, is_prompt.shape[1]) - 0.5",
             ),
             (
                 "a random terminal whose sets are cut at one place",
-                "(np.sort(np.where(chosen, drawn, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))",
-                "(np.sort(drawn, axis=1) for chosen in (is_prompt, ~is_prompt))",
+                "(np.sort(np.where(chosen, points, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))",
+                "(np.sort(points, axis=1) for chosen in (is_prompt, ~is_prompt))",
             ),
             (
                 "jitter of one sign",
-                "moved = (2 * uniform(keys, is_prompt.shape[1]) - 1)",
-                "moved = uniform(keys, is_prompt.shape[1])",
+                "jitter = (2 * uniform(keys, is_prompt.shape[1]) - 1)",
+                "jitter = uniform(keys, is_prompt.shape[1])",
             ),
             ("jitter of half its spread", "* self.spread * spacing", "* self.spread * spacing / 2"),
             (
                 "jitter that leaves the interval",
-                "np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1)",
-                "(grid_terminal(is_prompt, keys) + moved)",
+                "np.clip(grid_terminal(is_prompt, keys) + jitter, -1, 1)",
+                "(grid_terminal(is_prompt, keys) + jitter)",
             ),
             (
                 "a text start that draws the pool together too",
@@ -475,13 +475,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "greedy that never stays",
-                "return _candidates(vocabulary.mask, stay, (best, 1 - stay))",
-                "return _candidates(vocabulary.mask, 0 * stay, (best, 1 - 0 * stay))",
+                "return _greedy(chances, vocabulary.mask)",
+                "return _greedy(_without(chances, vocabulary.mask), vocabulary.mask)",
             ),
             (
                 "greedy words that give [pad] nothing",
-                "(torch.full_like(best, vocabulary.pad), pad)",
-                "(torch.full_like(best, vocabulary.pad), 0 * pad)",
+                "return _greedy(chances, vocabulary.mask, vocabulary.pad)",
+                "return _greedy(_without(chances, vocabulary.pad), vocabulary.mask, vocabulary.pad)",
             ),
             ("a temperature the wrong way", ".pow(1 / self.temperature)", ".pow(self.temperature)"),
             (
@@ -491,8 +491,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "words that take the mass of [pad]",
-                "left = (1 - stay - pad).clamp(min=0)[:, None]",
-                "left = (1 - stay).clamp(min=0)[:, None]",
+                "rest = (1 - stay - pad).clamp(min=0)[:, None]",
+                "rest = (1 - stay).clamp(min=0)[:, None]",
             ),
             (
                 "a draw that may take what has no chance",
@@ -558,8 +558,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "neighbours by slot instead of by place",
-                "order = z.argsort(dim=-1, stable=True)\n    row, left",
-                "order = torch.arange(z.shape[1]).expand_as(z)\n    row, left",
+                "order = z.argsort(dim=-1, stable=True)\n    row, remaining",
+                "order = torch.arange(z.shape[1]).expand_as(z)\n    row, remaining",
             ),
             (
                 "pads before all words",
@@ -729,13 +729,13 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "hints lost with the rest of the text",
-                "Example(example.tokens[keep], keep[keep], example.hints[keep],",
-                "Example(example.tokens[keep], keep[keep], None,",
+                "Example(example.tokens[given], given[given], example.hints[given],",
+                "Example(example.tokens[given], given[given], None,",
             ),
             (
                 "lengths lost with the rest of the text",
-                "example.hints[keep], example.gap_lengths[keep])",
-                "example.hints[keep], 0 * example.gap_lengths[keep] - 1)",
+                "example.hints[given], example.gap_lengths[given])",
+                "example.hints[given], 0 * example.gap_lengths[given] - 1)",
             ),
             ("pads that are responses", "np.where(real, RESPONSE, PAD)", "np.where(real, RESPONSE, RESPONSE)"),
             (
@@ -995,21 +995,27 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "unit/test_baselines.py",
         "methods/left_context.py",
         [
-            (
-                "a sentence read past its end",
-                "sentence = sentence[np.cumsum(sentence == vocabulary.pad) == 0]",
-                "sentence = sentence[sentence != vocabulary.pad]",
-            ),
             ("left context that moves", "kept = (clamp_prompt(start), stay(start))", "kept = (clamp_prompt(start),)"),
             (
                 "left context weighed by λ",
                 "denoising_losses(model, slots, position_factor=0.0)",
                 "denoising_losses(model, slots, position_factor=position_factor)",
             ),
+        ],
+    ),
+    (
+        "unit/test_baselines.py",
+        "methods/layout.py",
+        [
+            (
+                "a text read past its end",
+                "text = text[np.cumsum(text == vocabulary.pad) == 0]",
+                "text = text[text != vocabulary.pad]",
+            ),
             (
                 "a prompt without separator in training",
-                "return joined(left,",
-                "return joined(Example(left.tokens, np.arange(len(left.tokens)) < len(left.tokens) - 1),",
+                "return joined(prompt_and_separator(example, L, vocabulary), text, most=2 * L)",
+                "return joined(only_prompt(example), text, most=2 * L)",
             ),
         ],
     ),
@@ -1081,8 +1087,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "counts of the gap before",
-                "after = (there.cumsum(-1) - 1).clamp(min=0)",
-                "after = there.cumsum(-1).clamp(max=there.shape[1] - 1)",
+                "after = (present.cumsum(-1) - 1).clamp(min=0)",
+                "after = present.cumsum(-1).clamp(max=present.shape[1] - 1)",
             ),
             ("prompts that are thinned", "missing = real & (slots.kind != PROMPT)", "missing = real"),
             ("one chance of [mask]s for all rows", "(1 - t) * slots.u[:, :1])", "(1 - t) * 0.9)"),
@@ -1091,8 +1097,12 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "count = -(-masked.sum(-1, keepdim=True) // passes)",
                 "count = masked.sum(-1, keepdim=True) // (passes + 1)",
             ),
-            ("closed gaps that grow", "more = torch.where(may_grow(state.hint), more, 0)", "pass"),
-            ("more than fits", "(room - more.cumsum(-1) + more).clamp(min=0)", "(room + 0 * more).clamp(min=0)"),
+            ("closed gaps that grow", "inserts = torch.where(may_grow(state.hint), inserts, 0)", "pass"),
+            (
+                "more than fits",
+                "(space - inserts.cumsum(-1) + inserts).clamp(min=0)",
+                "(space + 0 * inserts).clamp(min=0)",
+            ),
         ],
     ),
     (
@@ -1105,8 +1115,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "[vocabulary.sep, example.tokens], vocabulary.pad)",
             ),
             ("masks in closed gaps", "too_many & _may_grow(example, borders)", "too_many"),
-            ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, some)", "missing"),
-            ("expansion beyond L", "gone.sum(-1, keepdim=True) - surplus)", "L)"),
+            ("never fewer masks than tokens", "np.where(rng.random(len(missing)) < 0.5, missing, fewer)", "missing"),
+            ("expansion beyond L", "deleted.sum(-1, keepdim=True) - surplus)", "L)"),
             ("expansion in the last pass", "[v.mask, v.sep] if passes == 1 else [v.mask]", "[v.mask]"),
             ("no forced deletion", "| (rank(delete, masked) < surplus)", "| (delete < 0)"),
         ],
@@ -1117,8 +1127,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             (
                 "training told how much is missing",
-                "slots.state(**columns, t=torch.zeros_like(slots.t))",
-                "slots.state(**columns, t=slots.t)",
+                "slots.state(**moved, t=torch.zeros_like(slots.t))",
+                "slots.state(**moved, t=slots.t)",
             ),
             (
                 "sampling told how much is missing",

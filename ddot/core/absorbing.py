@@ -1,7 +1,7 @@
 """The absorbing token process: forward masking, the loss, the reverse probabilities (eq. sedd-forward, token-loss).
 
-Works on M masked slots: `log_score` is (M, V). Randomness comes in as uniform numbers. Computes in float32. Knows no
-positions or networks.
+Works on M masked slots: `log_score` is (M, V). Randomness is passed in as uniform numbers. Computes in float32. Knows
+nothing about positions or networks.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class CleanToken:
     """MDLM: logits are log p(x_0 | x_t), trained with cross entropy.
 
     With `elbo` the loss is weighted by dσ/(e^σ−1) (= 1/t) and equals score entropy for a normalised score. Without it
-    every masked slot counts the same: not a bound, but trains faster in practice.
+    every masked slot has the same weight: not a bound, but trains faster in practice.
     """
 
     elbo: bool = True
@@ -75,7 +75,7 @@ class CleanToken:
 
 
 def score_entropy(log_score: Scores, x_0: Int[Tensor, "M"], sigma: PerSlot, mask: int) -> PerSlot:
-    """Σ_{y≠mask} s_y − a·log s_{x_0} + K(a), where a = 1/(e^σ−1), K(a) = a(log a − 1): the inside of eq. token-loss."""
+    """Σ_{y≠mask} s_y − a·log s_{x_0} + K(a), where a = 1/(e^σ−1), K(a) = a(log a − 1): the term in eq. token-loss."""
     a = 1 / torch.expm1(sigma)
     total = log_score.exp().sum(-1) - log_score[:, mask].exp()
     true = log_score.gather(-1, x_0[:, None])[:, 0]
@@ -83,17 +83,17 @@ def score_entropy(log_score: Scores, x_0: Int[Tensor, "M"], sigma: PerSlot, mask
 
 
 def analytic(log_score: Scores, sigma: PerSlot, sigma_next: PerSlot, mask: int) -> Scores:
-    """Token probabilities after the exact reverse step σ → σ_next; that of [mask] is the probability to stay masked."""
+    """Token probabilities after the exact reverse step σ → σ_next; [mask]'s is the probability of staying masked."""
     return _with_stay(log_score.exp() * torch.expm1(sigma - sigma_next)[:, None], mask)
 
 
 def euler(log_score: Scores, dsigma: PerSlot, dt: PerSlot, mask: int) -> Scores:
-    """Token probabilities after one Euler step of the reverse process; that of [mask] is to stay masked."""
+    """Token probabilities after one Euler step of the reverse process; [mask]'s is that of staying masked."""
     return _with_stay(log_score.exp() * (dt * dsigma)[:, None], mask)
 
 
 def final(log_score: Scores, mask: int) -> Scores:
-    """Token probabilities when nothing may stay masked: proportional to the score, 0 for [mask]."""
+    """Token probabilities if nothing may stay masked: proportional to the score, 0 for [mask]."""
     return torch.softmax(_at_mask(log_score, mask, -torch.inf), -1)
 
 
@@ -107,5 +107,5 @@ def _with_stay(moves: Scores, mask: int) -> Scores:
 
 def _at_mask(rows: Scores, mask: int, value: float | PerSlot) -> Scores:
     rows = rows.clone()
-    rows[:, mask] = value  # an int index: a tensor of indices would make a GPU wait
+    rows[:, mask] = value  # an int index: indexing with a tensor would synchronise the GPU
     return rows

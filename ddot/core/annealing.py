@@ -1,10 +1,11 @@
-"""Sharpens the token distribution of a reverse step: a few candidate tokens per slot with their probabilities.
+"""Sharpens the token distribution of a reverse step to candidate tokens per slot and their probabilities.
 
-The input is a table of probabilities (M, V) from `absorbing`; that of [mask] is the probability to stay masked.
+The input is a table of probabilities (M, V) from `absorbing`, in which [mask]'s is the probability of staying masked.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -16,13 +17,13 @@ from ddot.core.shapes import PerSlot, Scores
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidate tokens of each slot and their probabilities (rows sum to 1). The first is [mask]: stay masked."""
+    """Candidate tokens of each slot and their probabilities (rows sum to 1). The first is [mask]: staying masked."""
 
     tokens: Int[Tensor, "M k"]
     chances: Float[Tensor, "M k"]
 
     def draw(self, u: PerSlot) -> Int[Tensor, "M"]:
-        """One token per slot, by inverting the cumulative distribution at u. Never one of probability 0."""
+        """One token per slot, never of probability 0, by inverting the cumulative distribution at u."""
         below = self.chances.cumsum(-1) <= u[:, None]
         # Rounded probabilities may sum to slightly less than u.
         columns = torch.arange(self.tokens.shape[1], device=u.device)
@@ -31,28 +32,29 @@ class Candidates:
         return self.tokens.gather(1, index)[:, 0]
 
 
-@runtime_checkable
-class Annealing(Protocol):
-    def __call__(self, chances: Scores, vocabulary: Vocabulary) -> Candidates: ...
+Annealing = Callable[[Scores, Vocabulary], Candidates]
 
 
 def greedy(chances: Scores, vocabulary: Vocabulary) -> Candidates:
     """The paper's annealing: [mask] keeps its probability, the most likely other token takes the rest."""
-    stay = chances[:, vocabulary.mask]
-    best = _without(chances, vocabulary.mask).argmax(-1)
-    return _candidates(vocabulary.mask, stay, (best, 1 - stay))
+    return _greedy(chances, vocabulary.mask)
 
 
 def greedy_words(chances: Scores, vocabulary: Vocabulary) -> Candidates:
     """[mask] and [pad] keep their probabilities, the most likely word takes the rest.
 
-    Lengths are thus drawn rather than collapsed onto their mode.
+    This draws lengths instead of collapsing them onto their mode.
     """
-    stay, pad = chances[:, vocabulary.mask], chances[:, vocabulary.pad]
-    best = _without(chances, vocabulary.mask, vocabulary.pad).argmax(-1)
-    return _candidates(
-        vocabulary.mask, stay, (torch.full_like(best, vocabulary.pad), pad), (best, (1 - stay - pad).clamp(min=0))
-    )
+    return _greedy(chances, vocabulary.mask, vocabulary.pad)
+
+
+def _greedy(chances: Scores, *special: int) -> Candidates:
+    """The special tokens keep their probabilities, the most likely other token takes the rest."""
+    best = _without(chances, *special).argmax(-1)
+    kept = [chances[:, token] for token in special]
+    rest = reduce(torch.sub, kept, torch.ones_like(kept[0])).clamp(min=0)
+    tokens = [*(torch.full_like(best, token) for token in special), best]
+    return Candidates(torch.stack(tokens, -1), torch.stack([*kept, rest], -1))
 
 
 @dataclass(frozen=True)
@@ -75,17 +77,16 @@ class Tempered:
     def __call__(self, chances: Scores, vocabulary: Vocabulary) -> Candidates:
         stay = chances[:, vocabulary.mask]
         pad = chances[:, vocabulary.pad] if self.pad_apart else torch.zeros_like(stay)
-        apart = (vocabulary.mask, vocabulary.pad) if self.pad_apart else (vocabulary.mask,)
-        words = _without(chances, *apart)
-        # Relative to the best one: small probabilities to a high power would all be 0.
+        words = _without(chances, vocabulary.mask, *([vocabulary.pad] * self.pad_apart))
+        # Relative to the most likely word: small probabilities raised to a high power would all be 0.
         words = (words / words.amax(-1, keepdim=True).clamp(min=1e-30)).pow(1 / self.temperature)
         words, order = words.sort(-1, descending=True)
         words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)
         words = words * (words.cumsum(-1) - words < self.top_p)
         words = words / words.sum(-1, keepdim=True).clamp(min=1e-30)
-        left = (1 - stay - pad).clamp(min=0)[:, None]
+        rest = (1 - stay - pad).clamp(min=0)[:, None]
         special = torch.tensor([vocabulary.mask, vocabulary.pad], device=order.device).expand(len(order), 2)
-        return Candidates(torch.cat([special, order], -1), torch.cat([stay[:, None], pad[:, None], words * left], -1))
+        return Candidates(torch.cat([special, order], -1), torch.cat([stay[:, None], pad[:, None], words * rest], -1))
 
 
 def _without(chances: Scores, *tokens: int) -> Scores:
@@ -93,9 +94,3 @@ def _without(chances: Scores, *tokens: int) -> Scores:
     for token in tokens:
         chances[:, token] = 0.0
     return chances
-
-
-def _candidates(mask: int, stay: PerSlot, *others: tuple[Int[Tensor, "M"], PerSlot]) -> Candidates:
-    columns = [(torch.full_like(others[0][0], mask), stay), *others]
-    tokens, chances = zip(*columns, strict=True)
-    return Candidates(torch.stack(tokens, -1), torch.stack(chances, -1))

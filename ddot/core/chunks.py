@@ -1,7 +1,7 @@
 """Process the rows of a table in chunks of a fixed size.
 
-A GPU picks its kernel, and with it the order of summation, by the shape of its input. Rows processed in chunks of one
-size get the same numbers whatever other rows the table has.
+A GPU picks its kernel, and thus the order of summation, by the shape of its input. In chunks of one size, the result
+for a row does not depend on which other rows the table has.
 """
 
 from collections.abc import Callable

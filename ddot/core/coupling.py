@@ -1,7 +1,8 @@
-"""Optimal transport within a sequence: which terminal position each token comes from.
+"""Optimal transport within a sequence: the terminal position that each token comes from.
 
 Prompt: sort both ends and pair by rank (eq. prompt-ot). Response: minimum-cost injective match into the non-prompt
-pool (eq. response-ot), exact, in linear time after sorting. Unmatched slots are the pads. Knows no tokens or networks.
+pool (eq. response-ot), exact, in linear time after sorting. Unmatched slots are the pads. Knows nothing about tokens or
+networks.
 """
 
 from typing import Protocol, runtime_checkable
@@ -17,7 +18,7 @@ from ddot.core.shapes import Flags, Keys, Positions
 def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
     """Index into `pool` for each target, increasing, minimising Σ|target − pool[index]| (eq. response-ot).
 
-    Both arrays ascending, n ≤ m. Exact, O(n + m).
+    Both arrays must be ascending, with n ≤ m. Exact, O(n + m).
     """
     targets, pool = np.asarray(targets, np.float64), np.asarray(pool, np.float64)
     for name, values in (("targets", targets), ("pool", pool)):
@@ -38,7 +39,7 @@ def match(targets: Float[np.ndarray, "n"], pool: Float[np.ndarray, "m"]) -> Int[
 
 @runtime_checkable
 class Coupling(Protocol):
-    """Gives every slot its clean and its terminal position."""
+    """Assigns every slot a clean and a terminal position."""
 
     def __call__(
         self, is_prompt: Flags, n_real: Int[np.ndarray, "B"], seed: int | Keys, z_T: Positions | None = None
@@ -50,9 +51,9 @@ def couple(
 ) -> tuple[Positions, Positions]:
     """(z_0, z_T) of every slot, coupled by optimal transport within each set (eq. prompt-ot, response-ot, pad-paths).
 
-    Row b holds its real tokens in slots 0 … n_real[b]−1, in text order, and pads after them. `seed` is one number
-    (row b draws from (seed, b)) or a key per row. In a given `z_T`, entries at prompt slots are the prompt's set, the
-    others the pool. By default z_T ~ U(-1, 1)^L.
+    Row b has its real tokens in slots 0 … n_real[b]−1, in text order, followed by pads. `seed` is one number (row b
+    draws from (seed, b)) or a key per row. In a given `z_T`, entries at prompt slots are the prompt's set, the others
+    the pool. By default z_T ~ U(-1, 1)^L.
     """
     is_prompt, n_real = np.asarray(is_prompt, bool), np.asarray(n_real)
     keys = _checked(is_prompt, n_real, seed, z_T)
@@ -65,7 +66,7 @@ def couple(
 def couple_independently(
     is_prompt: Flags, n_real: Int[np.ndarray, "B"], seed: int | Keys, z_T: Positions | None = None
 ) -> tuple[Positions, Positions]:
-    """The ablation "No OT": as `couple`, but each set is paired with its terminal positions at random."""
+    """The ablation "No OT": like `couple`, but each set is paired with its terminal positions at random."""
     keys = _checked(is_prompt, n_real, seed, z_T)
     if z_T is None:
         z_T = random_terminal(is_prompt, keys)

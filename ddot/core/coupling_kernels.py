@@ -1,5 +1,6 @@
-"""The coupling's inner loops, compiled with numba. `coupling` imports them on first use: numba takes most of a second
-to load, and filling a blank needs no coupling.
+"""The coupling's inner loops, compiled with numba.
+
+`coupling` imports them on first use: numba takes most of a second to load, and infilling needs no coupling.
 """
 
 import inspect
@@ -11,7 +12,7 @@ from numba import njit
 
 _BIG = 1e30  # +∞ among positions of magnitude 1; sums of it stay finite
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_POOL = np.uint64(0x5DEECE66D)  # xor-ed into a row's key: the pool is independent of the prompt's set
+_POOL = np.uint64(0x5DEECE66D)  # XORed into a row's key, so that the pool is independent of the prompt's set
 _SQRT2 = 2**0.5
 _LOG2 = float(np.log(2))
 
@@ -19,8 +20,8 @@ _LOG2 = float(np.log(2))
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile with numba: cached on disk, releases the GIL, no thread pool (safe in forked and spawned workers).
 
-    Division by zero gives inf instead of raising, so that loops that divide can be vectorised. `unwrap` removes the
-    shape checks that the test run wraps around every function.
+    Division by zero gives inf instead of raising, so that loops with divisions can be vectorised. `unwrap` removes the
+    shape checks that tests wrap around every function.
     """
     return njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})(inspect.unwrap(function))
 
@@ -74,9 +75,9 @@ def _sweep(a: np.ndarray, n: int, b: np.ndarray, m: int, left: np.ndarray, right
 
     Sweep the merged points from left to right with F = targets seen − pool points used. V(F), the minimum cost of a
     prefix that ends with F, stays convex. Its slopes at F < 0 are the stack `left`, those at F ≥ 0 the deque
-    `right`; both are stored without the sweep coordinate x, which shifts all alike. a[n] must be +BIG.
+    `right`; both are stored without the sweep coordinate x, which shifts all of them equally. a[n] must be +BIG.
     """
-    # Unsigned indices avoid numba's wrap-around test on every access: a fifth of the sweep's time.
+    # Unsigned indices avoid numba's wrap-around test on every access, a fifth of the sweep's time.
     one = np.uint64(1)
     top, head, tail, i = np.uint64(n), np.uint64(0), np.uint64(0), np.uint64(0)
     for k in range(n):
@@ -112,7 +113,7 @@ def _sweep(a: np.ndarray, n: int, b: np.ndarray, m: int, left: np.ndarray, right
 def couple_rows(
     is_prompt: np.ndarray, n_real: np.ndarray, keys: np.ndarray, given: np.ndarray, use_given: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(z_0, z_T) for every row: `coupling.couple` after its checks."""
+    """(z_0, z_T) for every row: `coupling.couple` without its checks."""
     # The loops below write first and advance by a flag instead of branching on is_prompt: branch mispredictions
     # doubled the time per slot (37 instead of 19 ns).
     B, L = is_prompt.shape

@@ -1,4 +1,4 @@
-"""Classes of gap lengths: exact for short gaps, coarser for long ones. The length head predicts them."""
+"""The classes of gap lengths that the length head predicts: exact for short gaps, coarser for long ones."""
 
 from functools import cache
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-# Lower bound of each class: 0 … 15, then steps of 2, 4, 8, and one last open class.
+# Lower bound of each class: 0 … 15, then steps of 2, 4 and 8; the last class is open-ended.
 LOWEST = (*range(16), *range(16, 32, 2), *range(32, 64, 4), *range(64, 129, 8))
 CLASSES = len(LOWEST)
 

@@ -1,6 +1,6 @@
 """Gaps between prompt tokens: which are open, what hints say about them, which one a slot lies in.
 
-A row with n prompt slots has n + 1 gaps: gap g lies after g prompt slots.
+A row with n prompt slots has n + 1 gaps; gap g has g prompt slots before it.
 """
 
 import numpy as np
@@ -23,19 +23,19 @@ def closes_before(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 
 
 def gap_of(z: Float[Tensor, "B L"], is_prompt: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """Number of prompt slots left of each slot; ties go by slot index."""
+    """Number of prompt slots left of each slot; ties are broken by slot index."""
     slot = torch.arange(z.shape[1], device=z.device)
     before = (z[:, None, :] < z[:, :, None]) | ((z[:, None, :] == z[:, :, None]) & (slot[None, :] < slot[:, None]))
     return (before & is_prompt[:, None, :]).sum(-1)
 
 
 def gaps_open_by_hint(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
-    """Which gaps may hold text according to the hints: L + 1 columns, those beyond the prompt closed.
+    """Which gaps may hold text according to the hints: L + 1 columns, closed beyond the last gap.
 
-    A token with the hint UNKNOWN leaves both gaps beside it open.
+    A token with the hint UNKNOWN leaves both gaps next to it open.
     """
     order = (hint != NOT_PROMPT).cumsum(-1)  # number of a prompt slot, from 1
-    closing = torch.zeros_like(hint[:, :1]).repeat(1, hint.shape[1] + 1)  # hints that close each gap
+    closing = torch.zeros_like(hint[:, :1]).repeat(1, hint.shape[1] + 1)  # number of hints that close each gap
     closing.scatter_add_(1, order, closes_after(hint).to(hint.dtype))
     closing.scatter_add_(1, (order - 1).clamp(min=0), closes_before(hint).to(hint.dtype))
     gap = torch.arange(hint.shape[1] + 1, device=hint.device)
@@ -43,7 +43,7 @@ def gaps_open_by_hint(hint: Int[Tensor, "B L"]) -> Bool[Tensor, "B gaps"]:
 
 
 def open_gaps(is_prompt: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "gaps"]:
-    """Whether each of n + 1 gaps (before token i; after the last) is beside a missing token."""
+    """Whether each of n + 1 gaps (before token i; after the last) is next to a missing token."""
     missing = np.concatenate([[False], ~is_prompt, [False]])
     return missing[:-1] | missing[1:]
 

@@ -1,10 +1,10 @@
-"""Positions of slots: the clean grid, the terminal positions, the straight paths between them.
+"""Positions of slots: the clean grid, terminal positions, and the straight paths between them.
 
 Positions lie in [-1, 1]; `Stretched` may exceed it slightly.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,11 +35,9 @@ def interpolate(z_0: Float[Tensor, "B L"], z_T: Float[Tensor, "B L"], t: Float[T
     return torch.lerp(z_0, z_T, t[:, None])
 
 
-@runtime_checkable
-class Terminal(Protocol):
-    """Draws z_T: entries at prompt slots are the prompt's set, the others the pool of response and pads."""
-
-    def __call__(self, is_prompt: Flags, keys: Keys) -> Positions: ...
+# Draws z_T from (is_prompt, keys): entries at prompt slots are the prompt's set, the others the pool for response and
+# pads.
+Terminal = Callable[[Flags, Keys], Positions]
 
 
 def _in_its_set(is_prompt: Flags) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarray, "B L"]]:
@@ -52,9 +50,9 @@ def _in_its_set(is_prompt: Flags) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarra
 
 def random_terminal(is_prompt: Flags, keys: Keys) -> Positions:
     """DDOT-R: z_T ~ U(-1, 1)^L, split at random into the two sets, each sorted over its slots."""
-    drawn = 2 * uniform(keys, is_prompt.shape[1]) - 1
+    points = 2 * uniform(keys, is_prompt.shape[1]) - 1
     number, _ = _in_its_set(is_prompt)
-    prompt, pool = (np.sort(np.where(chosen, drawn, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))
+    prompt, pool = (np.sort(np.where(chosen, points, np.inf), axis=1) for chosen in (is_prompt, ~is_prompt))
     z_T = np.where(is_prompt, np.take_along_axis(prompt, number, 1), np.take_along_axis(pool, number, 1))
     return z_T.astype(np.float32)
 
@@ -79,15 +77,15 @@ class JitteredGrid:
 
     def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         spacing = 2 / np.maximum(1, _in_its_set(is_prompt)[1] - 1)
-        moved = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
-        return np.clip(grid_terminal(is_prompt, keys) + moved, -1, 1).astype(np.float32)
+        jitter = (2 * uniform(keys, is_prompt.shape[1]) - 1) * self.spread * spacing
+        return np.clip(grid_terminal(is_prompt, keys) + jitter, -1, 1).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class AsText:
     """DDOT-T: another terminal with the prompt contracted; on a grid, to its clean positions (eq. init_pos).
 
-    The network first reads the prompt as contiguous text, which then moves apart where words are missing.
+    The network first reads the prompt as contiguous text, which then opens where words are missing.
     """
 
     terminal: Terminal = grid_terminal
@@ -101,7 +99,7 @@ class AsText:
 class Stretched:
     """Another terminal scaled by a factor from U(1 − by, 1 + by), drawn per row.
 
-    At t < 1 the range of the positions reveals the length of the text unless the range at t = 1 varies.
+    If all rows had the same range at t = 1, the range at t < 1 would reveal the length of the text.
     """
 
     terminal: Terminal
@@ -117,7 +115,7 @@ class Stretched:
 
 
 class Mixture(Weighted[Terminal]):
-    """Each row draws z_T from one of several terminals, chosen in proportion to their weights."""
+    """Each row draws z_T from one of several terminals, chosen by weight."""
 
     def __call__(self, is_prompt: Flags, keys: Keys) -> Positions:
         z_T = np.empty(is_prompt.shape, np.float32)

@@ -1,6 +1,6 @@
-"""Invariants of the reverse process: projections of tokens and positions, restrictions on the tokens revealed.
+"""Invariants of the reverse process: projections of tokens and positions, restrictions on revealed tokens.
 
-`sampling.reverse` applies them: restrictions to the predictions of a step, projections to its goal.
+`sampling.reverse` applies restrictions to the predictions of a step and projections to its goal.
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ def without(*tokens: int) -> Restriction:
 
     def restrict(state: State, prediction: Prediction) -> Prediction:
         nonlocal columns
-        columns = columns.to(prediction.log_score.device)  # cached: copying at every step would synchronise the GPU
+        columns = columns.to(prediction.log_score.device)  # moved once: a copy per step would synchronise the GPU
         return dataclasses.replace(prediction, log_score=prediction.log_score.index_fill(1, columns, -torch.inf))
 
     return restrict
 
 
 def without_echo(vocabulary: Vocabulary) -> Restriction:
-    """A restriction: no token right beside an equal one ("the the")."""
+    """A restriction: no token next to an equal one ("the the")."""
 
     def restrict(state: State, prediction: Prediction) -> Prediction:
         order = state.z.argsort(dim=-1, stable=True)
@@ -58,12 +58,12 @@ def stay(start: State) -> Projection:
 
 
 def keep_prompt_order(state: State) -> State:
-    """A projection: the positions of prompt slots are sorted, then separated by a minimum distance."""
+    """A projection: prompt slots are sorted by position and keep a minimum distance."""
     return dataclasses.replace(state, z=sort_within(state.z, state.is_prompt, apart=_APART))
 
 
 def keep_word_order(vocabulary: Vocabulary) -> Projection:
-    """A projection: response slots that hold a token keep their initial order, as on the coupling's paths."""
+    """A projection: response slots with a token keep their initial order, as on the coupling's paths."""
 
     def project(state: State) -> State:
         words = ~state.is_prompt & (state.x != vocabulary.mask) & (state.x != vocabulary.pad)
@@ -96,7 +96,7 @@ def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Projection:
         index = torch.arange(n, device=gap.device).expand_as(is_open)
         left = torch.where(is_open, index, -1).cummax(-1).values.gather(1, gap)  # nearest open gap at or before
         right = torch.where(is_open, index, n).flip(-1).cummin(-1).values.flip(-1).gather(1, gap)
-        # Gap g lies between prompt slots number g (left border) and g + 1 (right border), counted from 1.
+        # Counted from 1, prompt slots g and g + 1 are the left and right borders of gap g.
         borders = _prompt_positions(state.z, is_prompt)
         left_end = borders.gather(1, (left + 1).clamp(0, n))  # right border of the gap on the left
         right_end = borders.gather(1, right.clamp(0, n))  # left border of the gap on the right
@@ -109,7 +109,7 @@ def keep_out_of_closed(is_open: Bool[Tensor, "B gaps"]) -> Projection:
 
 
 def keep_in_gaps(gap: Int[Tensor, "B L"]) -> Projection:
-    """A projection: every response slot stays in its `gap`; entries at prompt slots are ignored.
+    """A projection: every response slot stays in its `gap`. Entries at prompt slots are ignored.
 
     Requires prompt slots in order and separated (`keep_prompt_order`).
     """

@@ -1,4 +1,4 @@
-"""The records that travel between modules: data only, independent of method, network and files."""
+"""The records passed between modules: data only, independent of methods, networks and files."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ class Vocabulary:
 
     @property
     def rows(self) -> int:
-        """Rows of a network: `size` rounded up to a multiple of 64 for fast matrix kernels. The last are never used."""
+        """Rows of a network: `size` rounded up to a multiple of 64 for fast kernels. The extra rows are unused."""
         return -(-self.size // 64) * 64
 
     def check(self, tokens: Int[np.ndarray, "n"]) -> None:
-        """Refuse ids other than ordinary tokens and [sep]: a clean text holds no [mask] and no [pad]."""
+        """Refuse ids other than ordinary tokens and [sep]: a clean text has no [mask] and no [pad]."""
         wrong = (tokens < 0) | ((tokens >= self.base) & (tokens != self.sep))
         if wrong.any():
             raise ValueError(
@@ -94,7 +94,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Slots:
-    """A batch ready to be corrupted: clean ends, noisy ends, and every random number that corruption needs."""
+    """A batch ready for corruption: clean ends, noisy ends, and every random number that corruption needs."""
 
     x_0: Int[Tensor, "B L"]
     z_0: Float[Tensor, "B L"]
@@ -105,14 +105,14 @@ class Slots:
     t: Float[Tensor, "B"]
     u: Float[Tensor, "B L"]  # a slot is masked when u < masked share at t
 
-    def state(self, **changed: Tensor) -> "State":
-        """The clean end as the network reads it, with some of its tensors changed."""
-        return dataclasses.replace(State(self.x_0, self.z_0, self.hint, self.gap_length, self.t), **changed)
+    def state(self, **changes: Tensor) -> "State":
+        """The clean end as a State, with some tensors replaced."""
+        return dataclasses.replace(State(self.x_0, self.z_0, self.hint, self.gap_length, self.t), **changes)
 
 
 @dataclass(frozen=True)
 class State:
-    """What the network sees at time t, and what the reverse process moves."""
+    """What the network reads at time t, and what the reverse process moves."""
 
     x: Int[Tensor, "B L"]
     z: Float[Tensor, "B L"]
@@ -132,7 +132,7 @@ class Prediction:
     at: Bool[Tensor, "B L"]
     log_score: Float[Tensor, "M V"]
     velocity: Float[Tensor, "B L"]
-    chunk: int | None = None  # rows of `log_score` to process at a time (see `chunks`); None: all
+    chunk: int | None = None  # rows of `log_score` to process at once (see `chunks`); None: all
 
 
 R = TypeVar("R", Slots, State)

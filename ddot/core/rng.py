@@ -1,7 +1,7 @@
 """Random numbers that are a pure function of (key, counter).
 
-Every row of a batch has a key of its own, so what is drawn for a row does not depend on its batch, the number of
-loader workers, or the device.
+Every row of a batch has its own key, so its draws do not depend on the rest of the batch, the number of loader workers,
+or the device.
 """
 
 from typing import Generic, TypeVar
@@ -27,24 +27,24 @@ def row_keys(seed: int, rows: int, first: int = 0) -> UInt64[np.ndarray, "rows"]
 
 
 def fold(keys: UInt64[np.ndarray, "rows"], word: int | UInt64[np.ndarray, "rows"]) -> UInt64[np.ndarray, "rows"]:
-    """New keys for a purpose or step `word`, or for one of each row, independent of the old ones."""
+    """New keys, independent of the old ones, for a purpose or step `word` (one for all rows, or one per row)."""
     words = np.array([word & _WORD], np.uint64) if isinstance(word, int) else word
     return mix(mix(keys + _GOLDEN) ^ words * _GOLDEN)
 
 
 def uniform(keys: UInt64[np.ndarray, "rows"], n: int) -> Float32[np.ndarray, "rows n"]:
-    """n numbers in (0, 1) for each key: multiples of 2^-23 plus a half, exact in float32, never 0 or 1."""
+    """n numbers in (0, 1) for each key: odd multiples of 2^-24, exact in float32, never 0 or 1."""
     bits = mix(keys[:, None] + np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN)
     return ((bits >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
 
 
 def generator(key: int) -> np.random.Generator:
-    """A numpy generator seeded with one key, for code that draws many kinds of numbers."""
+    """A numpy generator seeded with a key, for code that draws from many distributions."""
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def spread_times(key: int, rows: int, smallest: float = 1e-3) -> Float32[np.ndarray, "rows"]:
-    """Times for the rows of one global batch, each U(smallest, 1), evenly spaced over the batch (antithetic)."""
+    """Times for the rows of a global batch: each U(smallest, 1), evenly spaced over the batch (antithetic)."""
     start = uniform(np.array([key], np.uint64), 1)[0, 0]
     even = (start + np.arange(rows) / rows) % 1.0
     return (smallest + (1 - smallest) * even).astype(np.float32)
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Weighted(Generic[T]):
-    """Options with weights, chosen by a number in (0, 1)."""
+    """Weighted options, chosen by a number in (0, 1)."""
 
     def __init__(self, *weighted: tuple[float, T]):
         weights = np.array([weight for weight, _ in weighted], np.float64)

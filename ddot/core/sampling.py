@@ -1,7 +1,7 @@
-"""The reverse process: a generator of States, one per step. Knows no method, text or file.
+"""The reverse process: a generator of States, one per step. Knows nothing about methods, text or files.
 
-A step is pure. Variants are objects passed in: how tokens are revealed, which projections and restrictions apply.
-Random numbers come from each row's own key, so a row gives the same result in any batch.
+A step is a pure function. Variants are objects passed in: the reveal, projections and restrictions. Random numbers come
+from each row's own key, so a row gives the same result in any batch.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ Restriction = Callable[[State, Prediction], Prediction]
 
 @runtime_checkable
 class Reveal(Protocol):
-    """Decides the tokens of masked slots on the way from state.t to s. `u`: a uniform number per slot."""
+    """Decides which masked slots get their token in the step from state.t to s. `u`: a uniform number per slot."""
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
@@ -73,17 +73,17 @@ class Leap(Reveal):
             return (self.anneal(chances, vocabulary).draw(u),)
 
         (tokens,) = in_chunks(choose, prediction.chunk, prediction.log_score, t, u[prediction.at])
-        return _put(state.x, prediction.at, tokens)
+        return state.x.masked_scatter(prediction.at, tokens)
 
 
 @dataclass(frozen=True)
 class MostCertainFirst(Reveal):
-    """Reveals as many slots as the noise schedule leaves unmasked, those with the most probable tokens first.
+    """Reveals as many slots as the noise schedule unmasks, those with the most probable tokens first.
 
     Neighbours revealed independently in one step repeat words; this way the less certain see the more certain. `anneal`
     draws the tokens. Pads and words are ranked separately and revealed at the same pace: pads are always more certain,
-    and a slot redrawn until it gives [pad] would leave no word. `apart` postpones words right beside a more certain one
-    of the same step.
+    and slots redrawn until they give [pad] would leave no words. `apart` postpones words next to a more certain one of
+    the same step.
     """
 
     anneal: Annealing = greedy
@@ -93,7 +93,7 @@ class MostCertainFirst(Reveal):
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Float[Tensor, "B L"], vocabulary: Vocabulary
     ) -> Int[Tensor, "B L"]:
-        drawn, certainty = _drawn(self.anneal, state, prediction, u, vocabulary)
+        drawn, certainty = _draw(self.anneal, state, prediction, u, vocabulary)
         masked = prediction.at.sum(-1)
         stay = torch.ceil(masked * self.noise.still_masked(state.t, s) - 1e-4)
         order = torch.full_like(u, torch.inf)
@@ -107,10 +107,10 @@ class MostCertainFirst(Reveal):
         return torch.where(place < (masked - stay)[:, None], drawn, state.x)
 
 
-def _drawn(
+def _draw(
     anneal: Annealing, state: State, prediction: Prediction, u: Float[Tensor, "B L"], vocabulary: Vocabulary
 ) -> tuple[Int[Tensor, "B L"], Float[Tensor, "B L"]]:
-    """(a token drawn for every masked slot, its probability)."""
+    """(a token for every masked slot, its probability)."""
 
     def choose(log_score: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         chances = absorbing.final(log_score, vocabulary.mask)
@@ -118,26 +118,24 @@ def _drawn(
         return tokens, chances.gather(1, tokens[:, None])[:, 0]
 
     tokens, chance = in_chunks(choose, prediction.chunk, prediction.log_score, u[prediction.at])
-    certainty = torch.zeros_like(u)
-    certainty[prediction.at] = chance
-    return _put(state.x, prediction.at, tokens), certainty
+    return state.x.masked_scatter(prediction.at, tokens), torch.zeros_like(u).masked_scatter(prediction.at, chance)
 
 
 def _surest_around(
     z: Float[Tensor, "B L"], sure: Float[Tensor, "B L"], group: Bool[Tensor, "B L"]
 ) -> Bool[Tensor, "B L"]:
-    """A set of slots without neighbours in reading order: the surest, then the surest not beside it, and so on."""
+    """A set of slots without neighbours in reading order: the surest, then the surest not next to it, and so on."""
     order = z.argsort(dim=-1, stable=True)
-    row, left = sure.gather(1, order), group.gather(1, order)
-    chosen = torch.zeros_like(left)
-    while left.any():
-        height = torch.nn.functional.pad(torch.where(left, row, -torch.inf), (1, 1), value=-torch.inf)
-        peak = left & (height[:, 1:-1] > height[:, :-2]) & (height[:, 1:-1] >= height[:, 2:])
+    row, remaining = sure.gather(1, order), group.gather(1, order)
+    chosen = torch.zeros_like(remaining)
+    while remaining.any():
+        height = torch.nn.functional.pad(torch.where(remaining, row, -torch.inf), (1, 1), value=-torch.inf)
+        peak = remaining & (height[:, 1:-1] > height[:, :-2]) & (height[:, 1:-1] >= height[:, 2:])
         if not peak.any():  # NaN scores have no order
-            return torch.zeros_like(chosen).scatter(1, order, chosen | left)
+            return torch.zeros_like(chosen).scatter(1, order, chosen | remaining)
         chosen |= peak
         beside = torch.nn.functional.pad(peak, (1, 1))
-        left = left & ~(peak | beside[:, :-2] | beside[:, 2:])
+        remaining = remaining & ~(peak | beside[:, :-2] | beside[:, 2:])
     return torch.zeros_like(chosen).scatter(1, order, chosen)
 
 
@@ -153,9 +151,9 @@ def reverse(
 ) -> Iterator[State]:
     """The states at times[0], times[1], …: tokens revealed, positions moved by an Euler step.
 
-    Projections act on the goal z + t·velocity, the clean positions predicted now, not on the moving slots, which cross
-    on straight paths. The last step ends at the goal, so what holds there holds for the text. Without projections this
-    is plain Euler.
+    Projections act on the goal z + t·velocity, the clean positions as predicted now, not on the moving slots, which may
+    cross on straight paths. The last step ends at the goal, so what holds there holds for the text. Without projections
+    this is plain Euler.
     """
     reveal = reveal or Leap()
     yield state
@@ -174,13 +172,7 @@ def reverse(
 
 
 def read_out(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-    """The texts: tokens by ascending position (ties by slot), without [pad] and [mask]."""
+    """The texts: tokens in order of position (ties by slot), without [pad] and [mask]."""
     order = state.z.argsort(dim=-1, stable=True)
     rows = state.x.gather(1, order).cpu().numpy()
     return [row[(row != vocabulary.pad) & (row != vocabulary.mask)] for row in rows]
-
-
-def _put(x: Int[Tensor, "B L"], at: Bool[Tensor, "B L"], tokens: Int[Tensor, "M"]) -> Int[Tensor, "B L"]:
-    x = x.clone()
-    x[at] = tokens
-    return x

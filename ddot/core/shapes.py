@@ -1,7 +1,4 @@
-"""Types of arrays that recur, with their shapes: B rows of L slots; M slots chosen from them; V tokens.
-
-Shapes are checked while tests run.
-"""
+"""Recurring array types with their shapes: B rows of L slots, M selected slots, V tokens. Tests check the shapes."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, UInt64

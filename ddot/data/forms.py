@@ -1,4 +1,4 @@
-"""Splits documents into sentences or functions, and brings sentences into the form of a benchmark."""
+"""Splits documents into sentences or functions, and tokenises sentences the way the benchmarks do."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ _NO_SPACE = re.compile(r"([a-z][.!?][\"”]?)([A-Z][a-z])")
 
 
 def sentences(text: str) -> list[str]:
-    """The text split after sentence ends; abbreviations and initials do not end a sentence."""
+    """The sentences of a text; abbreviations and initials do not end one."""
     text = _NO_SPACE.sub(r"\1 \2", " ".join(text.split()))
     parts, start = [], 0
     for match in _END.finditer(text):
@@ -43,7 +43,7 @@ _NEWS = [
     (re.compile(r"(?<!\w)'(?!(?:s|t|m|d|re|ve|ll)\b)|'(?!\w)"), " ' "),
     (re.compile(r"([/#+@*=])"), r" \1 "),
 ]
-# The last word's, unless it has letters and another full stop: "U.S.", "p.m.", "example.com." keep theirs.
+# The final full stop, unless the word before it has letters and another one: "U.S.", "p.m.", "example.com." keep it.
 _FULL_STOP = (re.compile(r"(?<!\S)([^\s.]+|[^\sA-Za-z]+)(?<!\.)\.(?=[\s\"')\]]*$)"), r"\1 . ")
 _LAST_STOP = (re.compile(r"(?<!\.)\.(?=[\s\"')\]]*$)"), " . ")
 
@@ -56,17 +56,17 @@ def _spaced(sentence: str, rules: list[tuple[re.Pattern[str], str]]) -> str:
 
 
 def in_news_form(sentence: str) -> str:
-    """A sentence tokenised as in One-Billion-Word: spaces around marks, "won 't", "Obama 's", plain quotes."""
+    """A sentence tokenised as in One-Billion-Word: spaces around punctuation, "won 't", "Obama 's", plain quotes."""
     return _spaced(sentence, [_DOUBLE, *_NEWS, *_APART, _FULL_STOP])
 
 
 def in_review_form(sentence: str) -> str:
-    """A sentence tokenised and lower-cased as in the Yelp benchmark: fewer marks are split off than in news."""
+    """A sentence tokenised and lower-cased as in the Yelp benchmark, with less punctuation split off than in news."""
     return _spaced(sentence.replace(" n't", "n't"), [_DOUBLE, *_APART, _LAST_STOP]).lower()
 
 
 def functions(text: str) -> list[str]:
-    """The functions and methods of a Python file, dedented; none if it does not parse."""
+    """The functions and methods of a Python file, dedented; an empty list if it does not parse."""
     try:
         with warnings.catch_warnings(action="ignore"):
             module = ast.parse(text)
@@ -80,7 +80,7 @@ def functions(text: str) -> list[str]:
             if isinstance(node, ast.ClassDef):
                 bodies.append(node.body)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
                 sources.append(textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno])))
     return sources
 

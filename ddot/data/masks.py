@@ -1,7 +1,7 @@
-"""Which tokens of a text are given (the prompt), and which hints about the gaps the network gets.
+"""Which tokens of a text are given (the prompt), and what the network is told about the gaps.
 
-A mask is called with (units, rng) and returns a bool per unit, True = given. Units are tokens, or groups of tokens such
-as words (`by_unit`).
+A mask maps (units, rng) to a bool per unit, True = given. Units are tokens or groups of tokens, such as words
+(`by_unit`).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ddot.core.rng import Weighted
 
 @dataclass(frozen=True)
 class Units:
-    """A text as a mask sees it: the weight of each unit, and which ones are marks or end a sentence."""
+    """A text as masks see it: the weight of each unit, and whether it is a punctuation mark or ends a sentence."""
 
     weight: Float[np.ndarray, "n"]
     is_mark: Bool[np.ndarray, "n"]
@@ -28,11 +28,11 @@ class Units:
 
     @classmethod
     def alike(cls, n: int) -> "Units":
-        """`n` units of equal weight, none of them a mark or the end of a sentence."""
+        """`n` units of equal weight, without marks and sentence ends."""
         return cls(np.ones(n), np.zeros(n, bool), np.zeros(n, bool))
 
     def grouped(self, unit: Int[np.ndarray, "n"]) -> "Units":
-        """Larger units; `unit` is the index of the one that each of these belongs to, in order.
+        """The larger units that these belong to; `unit` is the index of each one's, ascending.
 
         A group has the weight of its heaviest member, is a mark if its last member is, and ends a sentence if any does.
         """
@@ -50,14 +50,14 @@ Mask = Callable[[Units, np.random.Generator], Bool[np.ndarray, "n"]]
 
 @dataclass(frozen=True)
 class Keywords:
-    """Between `low` and `high` units are given, drawn without replacement, in proportion to `weight`."""
+    """Between `low` and `high` units are given, drawn by weight without replacement."""
 
     low: int = 1
     high: int = 6
 
     def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
         given = np.zeros(len(units), bool)
-        # The `count` smallest of Exp(1)/weight are a weighted draw without replacement.
+        # The `count` smallest values of Exp(1)/weight are a weighted draw without replacement.
         count = int(rng.integers(self.low, self.high + 1))
         given[np.argsort(rng.exponential(size=len(units)) / np.maximum(units.weight, 1e-12))[:count]] = True
         return given
@@ -65,7 +65,7 @@ class Keywords:
 
 @dataclass(frozen=True)
 class Block:
-    """One span of 0 … `longest` units is missing. The paper: 32 for sentences (L/2)."""
+    """One span of 0 … `longest` units is missing (in the paper L/2: 32 for sentences)."""
 
     longest: int
 
@@ -80,7 +80,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Between `low` and `high` spans are missing, together up to `share` of the text."""
+    """Between `low` and `high` spans are missing, up to `share` of the text in total."""
 
     low: int = 2
     high: int = 4
@@ -89,12 +89,12 @@ class Blocks:
     def __call__(self, units: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
         n, count = len(units), int(rng.integers(self.low, self.high + 1))
         missing = int(rng.integers(0, int(self.share * n) + 1))
-        # 2·count + 1 alternating spans, given and missing, each kind cut at random points.
-        lost = np.diff(np.sort(rng.integers(0, missing + 1, count - 1)), prepend=0, append=missing)
-        kept = np.diff(np.sort(rng.integers(0, n - missing + 1, count)), prepend=0, append=n - missing)
+        # 2·count + 1 alternating spans: the given and the missing units are each split at random points.
+        missing_spans = np.diff(np.sort(rng.integers(0, missing + 1, count - 1)), prepend=0, append=missing)
+        given_spans = np.diff(np.sort(rng.integers(0, n - missing + 1, count)), prepend=0, append=n - missing)
         given = np.ones(n, bool)
         start = 0
-        for before, length in zip(kept[:-1], lost, strict=True):
+        for before, length in zip(given_spans[:-1], missing_spans, strict=True):
             start += before
             given[start : start + length] = False
             start += length
@@ -128,7 +128,7 @@ class Mix(Weighted[Mask]):
 
 
 def by_unit(mask: Mask, unit: Int[np.ndarray, "n"], tokens: Units, rng: np.random.Generator) -> Bool[np.ndarray, "n"]:
-    """Mask whole units: all tokens of one are given, or none. `unit`: index of the unit of each token."""
+    """Mask whole units: either all tokens of a unit are given, or none. `unit`: the index of each token's unit."""
     return mask(tokens.grouped(unit), rng)[unit] if len(tokens) else np.zeros(0, bool)
 
 
@@ -144,7 +144,7 @@ def word(units: Units, rng: np.random.Generator) -> Span:
 
 
 def phrase(units: Units, rng: np.random.Generator) -> Span:
-    """Two or more units, rarely more than eight, without marks at the end."""
+    """Two or more units, rarely more than eight, without trailing marks."""
     start = int(rng.integers(len(units)))
     stop = min(len(units), start + 1 + int(rng.geometric(0.35)))
     while stop > start + 1 and units.is_mark[stop - 1]:
@@ -153,7 +153,7 @@ def phrase(units: Units, rng: np.random.Generator) -> Span:
 
 
 def clause(units: Units, rng: np.random.Generator) -> Span:
-    """The units up to the next mark, from anywhere or from the previous mark. One that starts at a mark keeps it."""
+    """The units up to the next mark, from anywhere or from the previous mark. It keeps a mark that it starts at."""
     start = int(rng.integers(len(units)))
     stop = start + 1
     while stop < len(units) and not units.is_mark[stop]:
@@ -165,7 +165,7 @@ def clause(units: Units, rng: np.random.Generator) -> Span:
 
 
 def sentence(units: Units, rng: np.random.Generator) -> Span:
-    """A whole sentence including its final mark, occasionally two; a clause where no sentence ends."""
+    """A whole sentence including its final mark, occasionally two; a clause if no sentence ends."""
     ends = np.flatnonzero(units.ends_sentence) + 1
     if not len(ends):
         return clause(units, rng)
@@ -178,7 +178,7 @@ def sentence(units: Units, rng: np.random.Generator) -> Span:
 class Natural:
     """Blanks as people leave them: words, phrases, clauses and whole sentences, up to `most` in a text.
 
-    At most `share` of the units are missing, and blanks never touch.
+    At most `share` of the units are missing, and blanks are never adjacent.
     """
 
     most: int = 3
@@ -190,26 +190,26 @@ class Natural:
         given = np.ones(len(units), bool)
         if not len(units):
             return given
-        wanted = len(units) // 6 + 1 if rng.random() < self.dense else int(rng.integers(1, self.most + 1))
-        for _ in range(3 * wanted):
+        blanks = len(units) // 6 + 1 if rng.random() < self.dense else int(rng.integers(1, self.most + 1))
+        for _ in range(3 * blanks):
             start, stop = self.spans.pick(rng.random())(units, rng)
             fits = (~given).sum() + stop - start <= self.share * len(units)
-            apart = given[max(0, start - 1) : stop + 1].all()
-            if fits and apart and not units.is_mark[start]:
+            separate = given[max(0, start - 1) : stop + 1].all()
+            if fits and separate and not units.is_mark[start]:
                 given[start:stop] = False
-                wanted -= 1
-                if not wanted:
+                blanks -= 1
+                if not blanks:
                     break
         return given
 
 
 @dataclass(frozen=True)
 class Telling:
-    """Which hints and gap lengths the network gets, drawn for each text.
+    """Which hints and gap lengths the network is told, drawn for each text.
 
     `located`: share of texts with hints (the others are the paper's free task). `decoys`: probability that a closed gap
-    is hinted open, so that an open gap may be empty. `gap_lengths`: share of located texts with all gap lengths given;
-    in another `some_gap_lengths` each length is given with probability one half.
+    is hinted open, so that an open gap may be empty. `gap_lengths`: share of located texts with all gap lengths told;
+    in another share `some_gap_lengths`, each length is told with probability one half.
     """
 
     located: float = 0.5

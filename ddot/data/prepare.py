@@ -31,19 +31,19 @@ def prepare(
     for name, number in (("limit", limit), ("shard-mb", shard_bytes)):
         if number is not None and number < 1:
             raise ValueError(f"--{name} is {number}; it must be at least 1")
-    left_out = {plain for file in without for plain in _benchmark_texts(file)}
-    # Opened now, so that a misspelt last source is reported before the first is packed.
-    opened = [read(source, field) for source in sources]
-    texts = islice(chain.from_iterable(opened), limit)
+    excluded = {plain for file in without for plain in _benchmark_texts(file)}
+    # All sources are opened before the first is packed, so that a misspelt one is reported at once.
+    documents = [read(source, field) for source in sources]
+    texts = islice(chain.from_iterable(documents), limit)
     about = {"sources": [Path(source).name for source in sources], "split": split, "form": form, "apart": apart}
-    pieces = _pieces(texts, split, form, left_out, apart)
+    pieces = _pieces(texts, split, form, excluded, apart)
     return pack(pieces, Tokenizer.load(tokenizer), output, shard_bytes, about)
 
 
-def _pieces(texts: Iterable[str], split: str, form: str, left_out: set[str], apart: bool) -> Iterator[list[str]]:
+def _pieces(texts: Iterable[str], split: str, form: str, excluded: set[str], apart: bool) -> Iterator[list[str]]:
     for text in texts:
         pieces = [FORMS[form](piece) for piece in SPLITS[split](text)]
-        pieces = [piece for piece in pieces if not left_out or _plain(piece) not in left_out]
+        pieces = [piece for piece in pieces if not excluded or _plain(piece) not in excluded]
         if apart:
             yield from ([piece] for piece in pieces)
         elif pieces:
@@ -58,10 +58,10 @@ def _benchmark_texts(file: Path) -> Iterator[str]:
             row = json.loads(line)
             yield _plain(row["prefix"] + row["middle"] + row["suffix"] if "prefix" in row else " ".join(row["words"]))
         except (ValueError, KeyError, TypeError):
-            wanted = 'a JSON object with "words", a list (or prefix, middle and suffix)'
-            raise ValueError(f"{file}, line {number}: expected {wanted}") from None
+            expected = 'a JSON object with "words", a list (or prefix, middle and suffix)'
+            raise ValueError(f"{file}, line {number}: expected {expected}") from None
 
 
 def _plain(text: str) -> str:
-    """Only letters and digits: equal for a text and its tokenised form."""
+    """Letters and digits only, the same for a text and its tokenised form."""
     return "".join(filter(str.isalnum, in_review_form(text)))

@@ -1,7 +1,7 @@
 """The token ids of a corpus on disk, memory-mapped.
 
-A folder holds, for each shard, `tokens-N.bin` (uint16 or uint32) and `lengths-N.bin` (uint16: number of tokens in each
-sentence; the top bit marks the first sentence of a document), `counts.npy` (how often each token occurs), `meta.json`.
+A folder holds `tokens-N.bin` (uint16 or uint32) and `lengths-N.bin` (uint16: number of tokens in each sentence; the top
+bit marks the first sentence of a document) for each shard, `counts.npy` (token counts) and `meta.json`.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ def pack(
 ) -> dict[str, Any]:
     """Write documents, each a list of sentences, to a new folder. Returns its meta.json.
 
-    Every sentence is encoded with a space before it, as inside a text. Empty sentences and those of more than 32,767
-    tokens are dropped. A shard takes up to `shard_bytes`, or one longer document.
+    Every sentence is encoded with a leading space, as inside a text. Empty sentences and those of more than 32,767
+    tokens are dropped. A shard takes up to `shard_bytes`, unless a single document is longer.
     """
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary.size <= 1 << 16 else np.uint32)
     counts = np.zeros(tokenizer.vocabulary.base, np.uint64)
@@ -52,7 +52,7 @@ def pack(
                     for document in group:
                         shards.add(document)
         if not shards.counts:
-            raise ValueError("the sources hold no text to pack")
+            raise ValueError("the sources contain no text to pack")
         meta = {
             **{key: sum(shard[key] for shard in shards.counts) for key in ("documents", "sentences", "tokens")},
             "dtype": dtype.name,
@@ -73,12 +73,12 @@ def _encoded(documents: Iterable[list[str]], tokenizer: Tokenizer) -> Iterator[l
     for group in _groups(documents):
         ids = iter(tokenizer.encode_batch([" " + sentence for document in group for sentence in document]))
         coded = [[tokens for tokens in islice(ids, len(document)) if 0 < len(tokens) <= LONGEST] for document in group]
-        if kept := [document for document in coded if document]:
-            yield kept
+        if nonempty := [document for document in coded if document]:
+            yield nonempty
 
 
 def _groups(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    """Documents in groups of about a million characters (encoding takes 100 bytes for each), sentences stripped."""
+    """Documents in groups of about a million characters (encoding takes 100 bytes each), with sentences stripped."""
     group: list[list[str]] = []
     size = 0
     for document in documents:
@@ -100,7 +100,7 @@ class _Shards:
         self.free = 0
 
     def add(self, document: list[Int[np.ndarray, "_"]]) -> None:
-        """Write a document, to new files if the current ones are full."""
+        """Append a document, to new files if the current ones are full."""
         tokens = np.concatenate(document).astype(self.dtype)
         lengths = np.array([len(ids) for ids in document], np.uint16)
         lengths[0] |= _FIRST
@@ -113,8 +113,8 @@ class _Shards:
         for file, values in zip(self.files, (tokens, lengths), strict=True):
             file.write(values.tobytes())
             self.free -= values.nbytes
-        for name, more in (("documents", 1), ("sentences", len(lengths)), ("tokens", len(tokens))):
-            self.counts[-1][name] += more
+        for name, count in (("documents", 1), ("sentences", len(lengths)), ("tokens", len(tokens))):
+            self.counts[-1][name] += count
 
     def close(self) -> None:
         with writing(self.folder):
@@ -152,7 +152,7 @@ class Corpus:
         self.before = np.cumsum([0] + [len(first) for first in self.first])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process reopens the files; the default would pickle their contents.
+        # Other processes reopen the files; the default would pickle their contents.
         return Corpus, (self.folder,)
 
     def _open(self, name: str, number: int, dtype: np.dtype, count: int) -> np.ndarray:
@@ -167,7 +167,7 @@ class Corpus:
     def passage(self, sentence: int, longest: int) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "m"]]:
         """(tokens, ends): up to `longest` tokens from the start of a sentence to the end of its document.
 
-        `ends`: after how many tokens each sentence ends; empty if the first one is longer.
+        `ends`: the number of tokens up to the end of each sentence; empty if the first sentence is longer.
         """
         shard = int(np.searchsorted(self.before, sentence, side="right")) - 1
         i = sentence - int(self.before[shard])
@@ -183,7 +183,7 @@ class Corpus:
         return tokens, ends[ends <= len(tokens)]
 
     def counts(self) -> Int[np.ndarray, "base"]:
-        """How often each token occurs."""
+        """The number of occurrences of each token."""
         file = self.folder / "counts.npy"
         try:
             counts = np.load(file)
@@ -194,7 +194,7 @@ class Corpus:
         return counts.astype(np.int64)
 
     def rarity(self) -> Float[np.ndarray, "V"]:
-        """A weight in (0, 1] for each token, small for common ones, by which keywords are drawn; special rows: 1e-9."""
+        """The weight of each token for drawing keywords: in (0, 1], small for common ones; 1e-9 for special rows."""
         counts = self.counts().astype(np.float64)
         share = counts / max(1.0, counts.sum())
         weight = np.minimum(1.0, (5e-4 / np.maximum(share, 1e-12)) ** 1.5)

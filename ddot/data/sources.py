@@ -19,9 +19,9 @@ HUB = {
 def read(source: str, field: str | None = None) -> Iterator[str]:
     """The non-empty documents of a source, in order.
 
-    A source is a .txt file (one document per line), a .jsonl file (`field` of each line), either also as .xz or .gz, a
-    .parquet file (column `field`), a short name such as hub:fineweb-edu, or hub:OWNER/NAME. A missing file is refused
-    at once, anything else that is wrong when it is read.
+    A source is a .txt file (one document per line), a .jsonl file (`field` of each line), either of them also as .xz or
+    .gz, a .parquet file (column `field`), a short name such as hub:fineweb-edu, or hub:OWNER/NAME. A missing file is
+    refused at once, other errors are raised while reading.
     """
     if source.startswith("hub:"):
         name, config, column = HUB.get(source, (source.removeprefix("hub:"), None, "text"))
@@ -41,7 +41,7 @@ def read(source: str, field: str | None = None) -> Iterator[str]:
 def _lines(path: Path) -> Iterator[str]:
     number = 0
     try:
-        # Read as bytes: a text reader decodes in blocks and could not name the line of an invalid byte.
+        # Read as bytes: a text reader decodes in blocks and cannot name the line of an invalid byte.
         with opened(path) as lines:
             for number, line in enumerate(lines, 1):
                 if b"\0" in line:
@@ -50,7 +50,7 @@ def _lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}, line {number}: not UTF-8 text ({error.reason}); convert the file first") from None
     except UNPACKING as error:
-        raise ValueError(f"{path} cannot be decompressed ({_one_line(error)}); fetch it again") from None
+        raise ValueError(f"{path} cannot be decompressed ({_one_line(error)}); download it again") from None
 
 
 def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | None]:
@@ -63,18 +63,18 @@ def _fields(lines: Iterable[str], field: str, source: str) -> Iterator[str | Non
             if not isinstance(text, str | None):
                 raise ValueError(f'{source}, line {number}: "{field}" is {_one_line(text)}, expected a string')
             if text and any("\ud800" <= character <= "\udfff" for character in text):
-                raise ValueError(f'{source}, line {number}: "{field}" holds half a character; take it out')
+                raise ValueError(f'{source}, line {number}: "{field}" contains half a character; remove it')
             yield text
 
 
 def _not_empty(texts: Iterable[str | None], source: str) -> Iterator[str]:
-    """The non-empty texts, of which there must be at least one."""
-    found = (text for text in texts if text and not text.isspace())
-    first = next(found, None)
+    """The non-empty texts; refuses a source without any."""
+    nonempty = (text for text in texts if text and not text.isspace())
+    first = next(nonempty, None)
     if first is None:
         raise ValueError(f"{source} holds no text")
     yield first
-    yield from found
+    yield from nonempty
 
 
 def _dataset(source: str, column: str, name: str, config: str | None = None, **options: str) -> Iterator[str | None]:
@@ -82,20 +82,22 @@ def _dataset(source: str, column: str, name: str, config: str | None = None, **o
     with extra(source, "data"):
         import datasets
         import huggingface_hub
-    datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)  # what it logs is raised as well
+    datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)  # errors are raised as well as logged
     where = "" if options else f" at {huggingface_hub.constants.ENDPOINT}"
     try:
-        if where:  # checked first, because `datasets` tries for half a minute before it gives up
+        if where:  # checked first: `datasets` retries for half a minute before it gives up
             huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
         for row in datasets.load_dataset(name, config, split="train", streaming=True, **options):
             if column not in row:
-                raise ValueError(f"no column '{column}'; there are {', '.join(row)}: name one with --field")
+                raise ValueError(f"no column '{column}'; there are {', '.join(row)}: choose one with --field")
             if not isinstance(row[column], str | None):
-                raise ValueError(f"'{column}' holds {_one_line(row[column])}, expected text; name one with --field")
+                raise ValueError(
+                    f"'{column}' holds {_one_line(row[column])}, expected text; choose another column with --field"
+                )
             yield row[column]
     except Exception as error:  # errors of `datasets` and of HTTP libraries have no common class
-        why = f"{source} cannot be read{where}: {_one_line(error)}"
-        raise ValueError(f"{why}; give another source, or --field") from None
+        reason = f"{source} cannot be read{where}: {_one_line(error)}"
+        raise ValueError(f"{reason}; give another source, or --field") from None
 
 
 def _one_line(value: object) -> str:

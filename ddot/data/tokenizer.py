@@ -1,4 +1,4 @@
-"""Text ↔ token ids through a `tokenizer.json`; learning and pruning a byte-level BPE."""
+"""Text ↔ token ids with a `tokenizer.json`; learning and pruning a byte-level BPE."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from ddot.core.records import Vocabulary
 
 
 class Tokenizer:
-    """Text ↔ ids. Wraps a `tokenizers` encoder and adds special rows that no text encodes to."""
+    """Wraps a `tokenizers` encoder and adds special rows that no text encodes to."""
 
     def __init__(self, encoder: Encoder):
         self.encoder = encoder
@@ -56,7 +56,7 @@ class Tokenizer:
         return [np.array(encoding.ids, np.int64) for encoding in encodings]
 
     def ends(self, text: str) -> list[int]:
-        """Where each token of `encode(text)` ends, in characters; a token for part of a character ends with it."""
+        """Where each token of `encode(text)` ends, in characters; part of a character ends where it does."""
         offsets = self.encoder.encode(text, add_special_tokens=False).offsets
         return list(accumulate((end for _, end in offsets), max))
 
@@ -72,7 +72,7 @@ class Tokenizer:
         return self.vocabulary.sep if end_of_text is None else end_of_text
 
     def _rows(self, test: Callable[[str], bool], special: bool = False) -> Bool[np.ndarray, "V"]:
-        """The test's result for every row of the vocabulary, `special` for the special rows."""
+        """The result of a test of each token's text, by vocabulary row; `special` for the special rows."""
         rows = np.full(self.vocabulary.size, special)
         for text, token in self.encoder.get_vocab(with_added_tokens=True).items():
             rows[token] = test(text)
@@ -80,7 +80,7 @@ class Tokenizer:
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, "V"]:
-        """Whether each token begins with white space or is special."""
+        """Whether each token starts with white space or is special."""
         return self._rows(lambda text: text[:1] in ("Ġ", "▁", "Ċ", "ĉ", " ", "\n", "\t"), special=True)
 
     def words(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
@@ -95,7 +95,7 @@ class Tokenizer:
         return self._rows(lambda text: bool(text) and set(text) <= set(".,;:!?)]}\"'"))
 
     def units(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        """As `words`, but marks that close a word are separate units: people leave them outside a blank."""
+        """Like `words`, but marks that close a word are separate units: people leave them outside a blank."""
         starts, mark = self.starts_word[tokens].copy(), self.is_mark[tokens]
         # A mark closes a word if the next token that is not a mark starts a word, or if there is none.
         others = np.flatnonzero(~mark)
@@ -106,7 +106,7 @@ class Tokenizer:
 
     @cached_property
     def ends_line(self) -> Bool[np.ndarray, "V"]:
-        """Whether each token holds a line break."""
+        """Whether each token contains a line break."""
         return self._rows(lambda text: "Ċ" in text or "\n" in text)
 
     def lines(self, tokens: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
@@ -136,7 +136,7 @@ def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 def prune(
     tokenizer: Tokenizer, counts: Int[np.ndarray, "base"], least: int
 ) -> tuple[Tokenizer, Int[np.ndarray, "kept"]]:
-    """(a smaller tokenizer, the old ids of its tokens): tokens that occur `least` times, and all they are merged from.
+    """(a smaller tokenizer, the old ids of its tokens): tokens that occur at least `least` times, and their parts.
 
     Bytes and added tokens always stay, so any text can be encoded; counted texts are encoded as before.
     """
@@ -145,15 +145,15 @@ def prune(
         raise ValueError(f"only a BPE vocabulary can be pruned, this one is {spec['model']['type']}")
     vocab: dict[str, int] = spec["model"]["vocab"]
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in spec["model"]["merges"]]
-    made, added = _made_of(merges), [token["content"] for token in spec["added_tokens"]]
+    parts, added = _parts(merges), [token["content"] for token in spec["added_tokens"]]
     kept: set[str] = set()
-    wanted = [token for token, row in vocab.items() if token not in made or token in added or counts[row] >= least]
-    while wanted:
-        token = wanted.pop()
+    pending = [token for token, row in vocab.items() if token not in parts or token in added or counts[row] >= least]
+    while pending:
+        token = pending.pop()
         if token not in kept:
             kept.add(token)
-            wanted.extend(made.get(token, ()))
-    # Added tokens outside the model's vocabulary follow it, as the library requires.
+            pending.extend(parts.get(token, ()))
+    # Added tokens outside the model's vocabulary come last, as the library requires.
     order = [*sorted(kept, key=vocab.__getitem__), *(token for token in added if token not in vocab)]
     rows = {token: new for new, token in enumerate(order)}
     spec["model"]["vocab"] = {token: row for token, row in rows.items() if token in vocab}
@@ -165,15 +165,15 @@ def prune(
     return Tokenizer(Encoder.from_str(json.dumps(spec))), np.array([old[token] for token in order], np.int64)
 
 
-def _made_of(merges: list[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The two parts that each token is merged from in encoding."""
+def _parts(merges: list[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The two parts that encoding merges into each token."""
     rank = {pair: number for number, pair in enumerate(merges)}
-    made: dict[str, tuple[str, ...]] = {}
+    parts: dict[str, tuple[str, ...]] = {}
     for pair in merges:
         token = "".join(pair)
         # Some vocabularies list every split of a token; the order of all merges decides which one is used.
-        made[token] = _last_merge(token, rank) or pair if token in made else pair
-    return made
+        parts[token] = _last_merge(token, rank) or pair if token in parts else pair
+    return parts
 
 
 def _last_merge(token: str, rank: dict[tuple[str, ...], int]) -> tuple[str, ...] | None:

@@ -1,1 +1,1 @@
-"""DDOT and its rivals: prepare, loss, sample, read."""
+"""DDOT and the methods it is compared with: prepare, loss, sample, read."""

@@ -1,8 +1,8 @@
-"""Left to right: the base language model, trained to write the whole sentence after its prompt (AutoTemplate's idea).
+"""Left to right: the base language model, trained to write the whole sentence after its prompt (as in AutoTemplate).
 
 A row is `prompt [sep] sentence`. Each prediction in the sentence is a word, [sep] for "the prompt's next token", or
-[pad] for the end. After [sep] the model reads the prompt's own token, so it always reads natural text and the prompt is
-kept, in order, by construction. Sampling takes one forward pass per token, with a key-value cache.
+[pad] for the end. After predicting [sep] the model reads the prompt's own token, so it always reads natural text, and
+the prompt is kept in order by construction. Sampling takes one forward pass per token, with a key-value cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,47 +19,48 @@ from ddot.core.gaps import gaps_open_by_hint
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.rng import fold, uniform
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator
-from ddot.methods.losses import Losses, answers_at, token_losses
+from ddot.methods.layout import Table, in_line, prompt_and_separator, prompt_and_text, texts_after_prompt
+from ddot.methods.losses import Losses, flat_targets, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Cache, left_to_right
 
 
 @dataclass(frozen=True)
 class Autoregressive:
-    anneal: Annealing = greedy  # or drawn: `Tempered` with pad_apart=False
+    anneal: Annealing = greedy  # to draw tokens: `Tempered` with pad_apart=False
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; given tokens are PROMPT in both parts."""
-        return Table([_row(example, L, vocabulary) for example in examples], 2 * L, vocabulary).line_slots(t, keys)
+        rows = [prompt_and_text(example, example.is_prompt, L, vocabulary) for example in examples]
+        return Table(rows, 2 * L, vocabulary).line_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every next token from [sep] on. Nothing moves, so λ is unused."""
-        wanted = answers_at(*targets(slots, model.vocabulary))
+        at, target = flat_targets(*targets(slots, model.vocabulary))
         sentence = _sentence(slots.kind)
         state = slots.state(
-            hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # the sentence has no hints about what follows
+            hint=torch.where(sentence, NOT_PROMPT, slots.hint),  # hints would tell the sentence what follows
             gap_length=torch.where(sentence, UNKNOWN_LENGTH, slots.gap_length),
             t=torch.zeros_like(slots.t),  # the input is never noisy
         )
-        return token_losses(model, model.read(state, left_to_right), *wanted)
+        return token_losses(model, model.read(state, left_to_right), at, target)
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
-        """`prompt [sep]` and L slots for the sentence. Prompts end at the same slot, after unseen [pad]s."""
+        """`prompt [sep]` and L slots for the sentence. Prompts are left-padded with [pad]s that are not attended to."""
         rows = [prompt_and_separator(example, L, vocabulary) for example in prompts]
         widest = max((len(row.tokens) for row in rows), default=1)
         x = np.full((len(rows), widest + L), vocabulary.mask, np.int64)
         hint, gap_length = np.full_like(x, NOT_PROMPT), np.full_like(x, UNKNOWN_LENGTH)
         x[:, :widest] = vocabulary.pad
-        for row, part in enumerate(rows):
-            vocabulary.check(part.tokens)
-            here = slice(widest - len(part.tokens), widest)
-            x[row, here], hint[row, here], gap_length[row, here] = part.tokens, part.hints, part.gap_lengths
+        for row, prompt in enumerate(rows):
+            vocabulary.check(prompt.tokens)
+            at = slice(widest - len(prompt.tokens), widest)
+            x[row, at], hint[row, at], gap_length[row, at] = prompt.tokens, prompt.hints, prompt.gap_lengths
         z, t = in_line(hint != NOT_PROMPT, keys), np.ones(len(rows), np.float32)
         return State(*map(torch.from_numpy, (x, z, hint, gap_length, t)))
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
-        """A state for every token written, at most L; t falls from 1 to 0. `steps` is unused: tokens come one by one.
+        """A state for every token written, at most L; t falls from 1 to 0. `steps` is unused: one pass writes a token.
 
         The prompt always fits: no word takes a slot that the rest of the prompt needs. Gaps hinted closed stay closed.
         """
@@ -89,20 +90,14 @@ class Autoregressive:
             yield replace(start, x=x, t=torch.full_like(start.t, 1 - (place + 1) / L))
         yield replace(start, x=torch.where(x == v.mask, v.pad, x), t=torch.zeros_like(start.t))
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The sentences: everything right of the prompt's [sep] up to the first [pad] or [mask]."""
-        texts = []
-        for x, is_prompt in zip(state.x.cpu().numpy(), state.is_prompt.cpu().numpy(), strict=True):
-            sentence = x[np.flatnonzero(is_prompt)[-1] + 1 :]
-            texts.append(sentence[np.cumsum((sentence == vocabulary.pad) | (sentence == vocabulary.mask)) == 0])
-        return texts
+    texts = staticmethod(texts_after_prompt)
 
 
 def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
     """(slots that predict the next token, the targets): [sep] and every token of the sentence.
 
     The last slot predicts nothing. Only texts of L tokens with at most one missing reach it: their end is not trained,
-    and those given as a whole, one token too long for 2L slots, lose their last token.
+    and those with nothing missing, one token too long for 2L slots, lose their last token.
     """
     sentence, last = _sentence(slots.kind), slots.kind[:, -1:]
     kind = torch.cat([slots.kind[:, 1:], torch.full_like(last, PAD)], 1)
@@ -114,7 +109,7 @@ def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], 
 def allowed(
     logits: Float[Tensor, "B V"], vocabulary: Vocabulary, word: Bool[Tensor, "B"], given: Bool[Tensor, "B"]
 ) -> Float[Tensor, "B V"]:
-    """The logits in float32, −∞ where not allowed: words if `word`, [sep] if `given`, otherwise [pad], the end."""
+    """The logits in float32, −∞ where not allowed. Allowed: words if `word`, [sep] if `given`, else [pad], the end."""
     column = torch.arange(logits.shape[1], device=logits.device)
     fits = (column < vocabulary.base) & word[:, None]
     fits = fits | ((column == vocabulary.sep) & given[:, None]) | ((column == vocabulary.pad) & ~given[:, None])
@@ -122,12 +117,6 @@ def allowed(
 
 
 def _sentence(kind: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
-    """Slots right of the prompt's [sep]. Given tokens occur twice, half of them left of it."""
+    """Slots right of the prompt's [sep]. Given tokens occur twice, once on each side of it."""
     separator = (kind == PROMPT).sum(-1, keepdim=True) // 2
     return torch.arange(kind.shape[1], device=kind.device) > separator
-
-
-def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`prompt [sep] sentence`: given tokens are marked in both parts, hints stand in the first."""
-    left = prompt_and_separator(example, L, vocabulary)
-    return joined(left, Example(fitting(example.tokens, L), example.is_prompt), most=2 * L)

@@ -1,6 +1,6 @@
-"""DDOT: tokens and positions denoised together, coupled by optimal transport inside each sequence.
+"""DDOT: tokens and positions are denoised together, coupled by optimal transport within each sequence.
 
-DDOT-U is `DDOT(terminal=grid_terminal)`, DDOT-R `DDOT(terminal=random_terminal)`, the ablation without optimal
+DDOT-U is `DDOT(terminal=grid_terminal)`, DDOT-R `DDOT(terminal=random_terminal)`, and the ablation without optimal
 transport `DDOT(couple=couple_independently)`.
 """
 
@@ -18,8 +18,8 @@ from ddot.methods.layout import Table, start_at
 from ddot.methods.losses import Losses, PositionWeight, denoising_losses, equal_weight
 from ddot.network.denoiser import Denoiser
 
-# Just below t = 1 the width of the positions indicates the length of the text, but faintly: a grid slightly wider than
-# those of training looks like a text a third too long. A longer first step skips that phase.
+# Just below t = 1 the range of the positions is a weak signal of the text's length: a grid slightly wider than those of
+# training looks like a text a third too long. A longer first step skips that phase.
 FIRST_STEP = 1 / 8
 
 

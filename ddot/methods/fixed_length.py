@@ -20,14 +20,14 @@ class FixedLength:
     restrictions: tuple[Restriction, ...] = ()
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
-        """Both ends of every path are the clean positions."""
+        """Every path starts and ends at the clean position."""
         return Table(examples, L, vocabulary).still_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         return denoising_losses(model, slots, position_factor, self.position_weight, self.gap_length_factor)
 
     def start(self, prompts: Sequence[Example], L: int, keys: Keys, vocabulary: Vocabulary) -> State:
-        """The state at t = 1: as many [mask]s in each gap as its length says."""
+        """The state at t = 1, with as many [mask]s in each gap as its length says."""
         return Table([laid_out(example) for example in prompts], L, vocabulary).still_start()
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:

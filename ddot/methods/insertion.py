@@ -2,9 +2,9 @@
 gap, or predicts that none is missing.
 
 The token for a gap is predicted at the slot to its left, as in next-token prediction; a [sep] before the text predicts
-for the first gap, and [pad] means that nothing is missing. In training each missing token is present with a probability
-drawn per text, so every state that any order of insertion can reach occurs. The target is sampled from the missing
-tokens of the gap, mostly near its middle, so that a gap of n tokens is filled in about log₂ n passes.
+for the first gap, and [pad] means that nothing is missing. In training, each missing token is present with a
+probability drawn per text, so every state that any order of insertion can reach occurs. The target is sampled from the
+missing tokens of the gap, mostly near its middle, so that a gap of n tokens is filled in about log₂ n passes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import time_grid
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import Table, fitting, in_line, joined, only_prompt, separator, start_at
-from ddot.methods.losses import Losses, answers_at, token_losses
+from ddot.methods.losses import Losses, flat_targets, token_losses
 from ddot.network.denoiser import Denoiser
 
 
@@ -50,7 +50,7 @@ def texts_after(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n
 
 @dataclass(frozen=True)
 class Insertion:
-    """`spread`: the target's weight falls by e for this distance from the middle of the gap. `doubt`: a token is
+    """`spread`: distance from the middle of the gap at which a target's weight falls to 1/e. `doubt`: a token is
     inserted where the probability that none is missing is at most this."""
 
     spread: float = 1.0
@@ -59,8 +59,8 @@ class Insertion:
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of the tokens to insert. Nothing moves, so λ is unused."""
         state, predicts, target = targets(slots, self.spread, model.vocabulary)
-        wanted = answers_at(predicts, target)
-        return token_losses(model, model.read(state), *wanted)
+        at, target = flat_targets(predicts, target)
+        return token_losses(model, model.read(state), at, target)
 
     def sample(self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys) -> Iterator[State]:
         """A state after each of at most `steps` forward passes, until no text grows; t falls from 1 to 0.
@@ -112,7 +112,8 @@ def targets(
     score = torch.where(missing, noise - away / spread, -torch.inf)
     best = torch.full_like(score, -torch.inf).scatter_reduce(1, gap, score, "amax")
     chosen = missing & (score == best.gather(1, gap))
-    target = _scattered(slots.x_0, chosen, gap, vocabulary.pad)
+    target = slots.x_0.new_full((len(gap), W + 1), vocabulary.pad)  # last column: tokens that are not chosen
+    target = target.scatter(1, torch.where(chosen, gap, W), slots.x_0)[:, :W]
 
     state, kept = without_absent(slots, present, vocabulary)
     return state, present.gather(1, kept) & may_grow(state.hint), target
@@ -121,20 +122,18 @@ def targets(
 def without_absent(
     slots: Slots, present: Bool[Tensor, "B L"], vocabulary: Vocabulary
 ) -> tuple[State, Int[Tensor, "B L"]]:
-    """(the tokens present, in order, then [pad]s; the old slot of each). t is 0: the input is never noisy, and how much
-    is missing is unknown."""
+    """(the tokens present, in order, then [pad]s; the old slot of each). t is 0: the input is never noisy, and the
+    network does not know how much is missing."""
     kept = (~present).int().argsort(dim=-1, stable=True)
-    empty = {"x": (slots.x_0, vocabulary.pad), "hint": (slots.hint, NOT_PROMPT)}
-    empty |= {"gap_length": (slots.gap_length, UNKNOWN_LENGTH)}
-    columns = {name: torch.where(present, values, rest).gather(1, kept) for name, (values, rest) in empty.items()}
-    return slots.state(**columns, t=torch.zeros_like(slots.t)), kept
+    columns = {"x": (slots.x_0, vocabulary.pad), "hint": (slots.hint, NOT_PROMPT)}
+    columns |= {"gap_length": (slots.gap_length, UNKNOWN_LENGTH)}
+    moved = {name: torch.where(present, values, empty).gather(1, kept) for name, (values, empty) in columns.items()}
+    return slots.state(**moved, t=torch.zeros_like(slots.t)), kept
 
 
 def placed(values: Tensor, at: Bool[Tensor, "B L"]) -> Tensor:
-    """Values at their slots, 0 elsewhere."""
-    slots = torch.zeros(at.shape, dtype=values.dtype, device=at.device)
-    slots[at] = values
-    return slots
+    """The values at the slots in `at`, 0 elsewhere."""
+    return torch.zeros(at.shape, dtype=values.dtype, device=at.device).masked_scatter(at, values)
 
 
 def rank(value: Float[Tensor, "B L"], among: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
@@ -154,14 +153,14 @@ def insert(state: State, grows: Bool[Tensor, "B L"], word: Int[Tensor, "B L"], v
 
 
 def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) -> State:
-    """Every slot as often as `times` says, in order; all but its first occurrence are [mask]s."""
+    """Every slot repeated as often as `times` says, in order; all but its first occurrence are [mask]s."""
     ends = times.cumsum(-1)
     W = times.shape[1]
     place = torch.where(times > 0, ends - times, W)  # beyond the last: left out
     blank = torch.where(torch.arange(W + 1, device=ends.device) < ends[:, -1:], vocabulary.mask, vocabulary.pad)
 
-    def moved(values: Tensor, rest: Tensor) -> Tensor:
-        return rest.scatter(1, place, values)[:, :W]
+    def moved(values: Tensor, empty: Tensor) -> Tensor:
+        return empty.scatter(1, place, values)[:, :W]
 
     return replace(
         state,
@@ -169,12 +168,3 @@ def repeated(state: State, times: Int[Tensor, "B L"], vocabulary: Vocabulary) ->
         hint=moved(state.hint, torch.full_like(blank, NOT_PROMPT)),
         gap_length=moved(state.gap_length, torch.full_like(blank, UNKNOWN_LENGTH)),
     )
-
-
-def _scattered(
-    values: Int[Tensor, "B L"], chosen: Bool[Tensor, "B L"], place: Int[Tensor, "B L"], rest: int
-) -> Int[Tensor, "B L"]:
-    """The chosen values at new places, `rest` elsewhere."""
-    B, W = values.shape
-    moved = torch.full((B, W + 1), rest, dtype=values.dtype, device=values.device)  # last column: not chosen
-    return moved.scatter(1, torch.where(chosen, place, W), values)[:, :W]

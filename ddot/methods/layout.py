@@ -1,11 +1,11 @@
-"""Examples as rows of slots: the token, kind and position of each slot before anything is corrupted or filled."""
+"""Examples as rows of slots: the token, kind and position of each slot, before corruption or sampling."""
 
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKNOWN_LENGTH
 from ddot.core.gaps import missing_after
@@ -16,7 +16,7 @@ from ddot.core.shapes import Flags, Keys, Positions, Times
 
 
 class Table:
-    """Examples as rows of L slots: real tokens in text order, then pads."""
+    """Rows of L slots: the real tokens of an example in text order, then pads."""
 
     def __init__(self, examples: Sequence[Example], L: int, vocabulary: Vocabulary):
         B, self.L, self.vocabulary = len(examples), L, vocabulary
@@ -48,18 +48,18 @@ class Table:
         return z
 
     def slots(self, z_0: Positions, z_T: Positions, t: Times, keys: Keys) -> Slots:
-        """A training batch: positions from the method, the corruption's uniform numbers from the row keys."""
+        """A training batch: positions come from the method, the uniform numbers for corruption from the row keys."""
         u = uniform(fold(keys, 0x3A5C), self.L)
         return Slots(*map(torch.from_numpy, (self.x_0, z_0, z_T, self.kind, self.hint, self.gap_length, t, u)))
 
     def still_slots(self, t: Times, keys: Keys) -> Slots:
-        """A training batch in which nothing moves. The length of a text is known, so its pads are never masked."""
+        """A training batch in which nothing moves. The length of a text is known, so pads are never masked."""
         z = self.still
         slots = self.slots(z, z, t, keys)
         return dataclasses.replace(slots, u=torch.where(slots.kind == PAD, 2.0, slots.u))
 
     def line_slots(self, t: Times, keys: Keys) -> Slots:
-        """A training batch in which slots stay in a line and pads are masked as well: lengths are unknown."""
+        """A training batch in which slots stay in a line. Lengths are unknown, so pads are masked as well."""
         z = in_line(self.is_prompt, keys)
         return self.slots(z, z, t, keys)
 
@@ -69,7 +69,7 @@ class Table:
         return State(*map(torch.from_numpy, (x, z, self.hint, self.gap_length, t)))
 
     def still_start(self) -> State:
-        """The state at t = 1 in which nothing moves: tokens in place, [mask]s between them, [pad]s at the end."""
+        """The state at t = 1 when nothing moves: given tokens in place, [mask]s between them, [pad]s at the end."""
         return self.start(self.still, self.kind == RESPONSE)
 
 
@@ -81,18 +81,18 @@ def start_at(terminal: Terminal, prompts: Sequence[Example], L: int, keys: Keys,
 
 def only_prompt(example: Example) -> Example:
     """The given tokens of an example, with their hints and gap lengths."""
-    keep = example.is_prompt
-    return Example(example.tokens[keep], keep[keep], example.hints[keep], example.gap_lengths[keep])
+    given = example.is_prompt
+    return Example(example.tokens[given], given[given], example.hints[given], example.gap_lengths[given])
 
 
 def joined(*parts: Example, most: int | None = None) -> Example:
-    """One text after the other, cut after `most` tokens."""
+    """The examples concatenated, cut after `most` tokens."""
     names = ("tokens", "is_prompt", "hints", "gap_lengths")
     return Example(*(np.concatenate([getattr(part, name) for part in parts])[:most] for name in names))
 
 
 def separator(vocabulary: Vocabulary) -> Example:
-    """[sep], given."""
+    """[sep] as a given token."""
     return Example(np.array([vocabulary.sep]), np.ones(1, bool))
 
 
@@ -103,14 +103,33 @@ def prompt_and_separator(example: Example, L: int, vocabulary: Vocabulary) -> Ex
     return joined(prompt, separator(vocabulary))
 
 
+def prompt_and_text(example: Example, is_prompt: Bool[np.ndarray, "n"], L: int, vocabulary: Vocabulary) -> Example:
+    """`prompt [sep] text`, the tokens of the text given where `is_prompt` says so, at most 2L tokens.
+
+    Two copies of a text of L tokens and the [sep] exceed that: such a text with nothing missing loses its last token.
+    """
+    text = Example(fitting(example.tokens, L), is_prompt)
+    return joined(prompt_and_separator(example, L, vocabulary), text, most=2 * L)
+
+
+def texts_after_prompt(state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
+    """The tokens right of the last prompt slot, up to the first [pad], without [mask]s."""
+    texts = []
+    for x, is_prompt in zip(state.x.cpu().numpy(), state.is_prompt.cpu().numpy(), strict=True):
+        text = x[np.flatnonzero(is_prompt)[-1] + 1 :]
+        text = text[np.cumsum(text == vocabulary.pad) == 0]
+        texts.append(text[text != vocabulary.mask])
+    return texts
+
+
 def in_line(is_prompt: Flags, keys: Keys) -> Positions:
-    """A `Terminal`: slots in order, neighbours 1 token unit apart at any L (2/L in [-1, 1]). Draws nothing."""
+    """A `Terminal`: slots in order, neighbours 1 token unit (a position of 2/L) apart. Draws nothing."""
     L = is_prompt.shape[1]
     return np.broadcast_to(((2 * np.arange(L) - (L - 1)) / L).astype(np.float32), is_prompt.shape).copy()
 
 
 def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
-    """The same tokens, which must be at most L."""
+    """The tokens; refused if there are more than L."""
     if len(tokens) > L:
         raise ValueError(f"a text of {len(tokens)} tokens does not fit into L = {L}; raise L or shorten the text")
     return tokens
@@ -119,7 +138,7 @@ def fitting(tokens: Int[np.ndarray, "n"], L: int) -> Int[np.ndarray, "n"]:
 def laid_out(example: Example) -> Example:
     """The example with as many missing tokens after each prompt token as its `gap_length` says.
 
-    Without lengths, the example's own missing tokens are counted: the oracle length.
+    Without lengths, as many as the example itself has: the oracle length.
     """
     given = np.flatnonzero(example.is_prompt)
     if not len(given):
@@ -133,7 +152,7 @@ def laid_out(example: Example) -> Example:
 
 
 def with_placeholders(example: Example, most: int | None = None) -> Example:
-    """The prompt with a single missing token in every gap that may hold text: the input that lengths are planned from.
+    """The prompt with one missing token in every gap that may hold text: the input from which lengths are planned.
 
     `gap_length` is the true length of each gap. If this takes more than `most` tokens, empty gaps get no placeholder.
     """

@@ -1,5 +1,4 @@
-"""Left context (LC), a baseline of the paper: the prompt precedes a separator, and the network denoises the whole
-sentence after it.
+"""Left context (LC), a baseline of the paper: after the prompt and [sep], the network denoises the whole sentence.
 
 Slots do not move, and no hint says where the prompt's tokens go: the network must learn to copy them in order. L is the
 maximum length of a text, as for every method; a row has 2L slots (the paper's "double the context length").
@@ -9,14 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Int
 
-from ddot.core.codes import NOT_PROMPT
 from ddot.core.projections import clamp_prompt, stay
 from ddot.core.records import Example, Slots, State, Vocabulary, to_device
 from ddot.core.sampling import Leap, Reveal, reverse, time_grid
 from ddot.core.shapes import Keys, Times
-from ddot.methods.layout import Table, fitting, in_line, joined, prompt_and_separator, start_at
+from ddot.methods.layout import Table, in_line, prompt_and_separator, prompt_and_text, start_at, texts_after_prompt
 from ddot.methods.losses import Losses, denoising_losses
 from ddot.network.denoiser import Denoiser
 
@@ -27,7 +24,9 @@ class LeftContext:
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
         """Rows `prompt [sep] sentence [pad]…` of 2L slots in a line; everything after [sep] is denoised."""
-        return Table([_row(example, L, vocabulary) for example in examples], 2 * L, vocabulary).line_slots(t, keys)
+        texts = map(_without_hints, examples)
+        rows = [prompt_and_text(text, np.zeros_like(text.is_prompt), L, vocabulary) for text in texts]
+        return Table(rows, 2 * L, vocabulary).line_slots(t, keys)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """The token loss alone (eq. token-loss). Nothing moves, so λ is unused."""
@@ -44,24 +43,8 @@ class LeftContext:
         kept = (clamp_prompt(start), stay(start))
         return reverse(model, start, time_grid(steps), model.vocabulary, keys, self.reveal, kept)
 
-    def texts(self, state: State, vocabulary: Vocabulary) -> list[Int[np.ndarray, "n"]]:
-        """The sentences: everything right of [sep] up to the first [pad]."""
-        texts = []
-        for x, hint in zip(state.x.cpu().numpy(), state.hint.cpu().numpy(), strict=True):
-            sentence = x[hint == NOT_PROMPT]
-            sentence = sentence[np.cumsum(sentence == vocabulary.pad) == 0]
-            texts.append(sentence[sentence != vocabulary.mask])
-        return texts
+    texts = staticmethod(texts_after_prompt)
 
 
 def _without_hints(example: Example) -> Example:
     return Example(example.tokens, example.is_prompt)
-
-
-def _row(example: Example, L: int, vocabulary: Vocabulary) -> Example:
-    """`prompt [sep] sentence`.
-
-    Two copies of a text of L tokens and the [sep] exceed 2L: such a text with nothing missing loses its last token.
-    """
-    left = prompt_and_separator(_without_hints(example), L, vocabulary)
-    return joined(left, Example(fitting(example.tokens, L), np.zeros(len(example.tokens), bool)), most=2 * L)

@@ -1,7 +1,7 @@
-"""Training losses: eq. token-loss, Lpos, total-loss. Knows no method and no trunk.
+"""Training losses: eq. token-loss, Lpos, total-loss. Knows nothing about methods or trunks.
 
-Every loss is a mean over all B·L slots, so that a batch split over processes averages to the same number. (The paper
-sums over slots; the learning rate absorbs the factor.)
+Every loss is a mean over all B·L slots, so that splitting a batch over processes does not change the average. (The
+paper sums over slots; the learning rate absorbs the factor.)
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Losses:
 
     @classmethod
     def of(cls, total: Float[Tensor, ""], **parts: Float[Tensor, ""]) -> "Losses":
-        """The total and its detached parts; parts that are not named are 0."""
+        """The total and its parts, detached; parts not given are 0."""
         zero = torch.zeros_like(total.detach())
         return cls(total, **{name: parts.get(name, zero).detach() for name in LOSSES[1:]})
 
@@ -48,7 +48,7 @@ PositionWeight = Callable[[Float[Tensor, "B"], int], Float[Tensor, "B"]]
 
 
 def equal_weight(t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
-    """The paper's: squared error of the velocity, all times alike."""
+    """The paper's: squared error of the velocity, with equal weight at all times."""
     return torch.ones_like(t)
 
 
@@ -56,8 +56,8 @@ def equal_weight(t: Float[Tensor, "B"], L: int) -> Float[Tensor, "B"]:
 class TokenUnitWeight:
     """Squared error in token units: of the velocity where t is large, of the clean position where t ≪ `knee`.
 
-    Rows of more than `at_most` slots are weighted as if they had that many: the squared errors of long rows would
-    dominate the loss.
+    Rows of more than `at_most` slots are weighted as if they had that many; otherwise the squared errors of long rows
+    would dominate the loss.
     """
 
     knee: float = 0.3
@@ -98,7 +98,7 @@ def denoising_losses(
     """One forward pass over a corrupted batch (Algorithm 1, lines 4 to 8). `position_factor` is λ."""
     noise = model.noise
     state = corrupted(slots, noise, model.vocabulary.mask)
-    # Indices are computed before the trunk runs: on a GPU `nonzero` waits for all queued work.
+    # Indices are computed before the trunk runs: on a GPU, `nonzero` waits for all queued work.
     at = (state.x == model.vocabulary.mask).flatten().nonzero()[:, 0]
     length_at = ((slots.kind == PROMPT) & (slots.gap_length < 0)).flatten().nonzero()[:, 0]
     h, velocity = model.read(state)
@@ -112,7 +112,7 @@ def denoising_losses(
     if model.room_head is not None or gap_length_factor > 0:
         # Computed even with factor 0: data-parallel training needs a gradient for every weight.
         true = gap_lengths.length_class(gaps_after(slots).flatten()[length_at])
-        gap_length = cross_entropy(length_logits(model, h[length_at]), true, reduction="sum") / slots.u.numel()
+        gap_length = cross_entropy(model.length_logits(h[length_at]), true, reduction="sum") / slots.u.numel()
     total = total_loss(token, position, position_factor) + gap_length_factor * gap_length
     return Losses.of(total, token=token, position=position, gap_length=gap_length, nats=_mean(per_slot))
 
@@ -120,16 +120,18 @@ def denoising_losses(
 Read = tuple[Float[Tensor, "B L d"], Float[Tensor, "B L"]]  # what `Denoiser.read` returns
 
 
-def answers_at(asked: Bool[Tensor, "B L"], answer: Int[Tensor, "B L"]) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
-    """(the flat slots that are asked for an answer, the answers). To be called before the trunk runs, as above."""
-    at = asked.flatten().nonzero()[:, 0]
-    return at, answer.flatten()[at]
+def flat_targets(
+    predicts: Bool[Tensor, "B L"], target: Int[Tensor, "B L"]
+) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
+    """(flat indices of the slots that predict, their targets). Call it before the trunk runs, as above."""
+    at = predicts.flatten().nonzero()[:, 0]
+    return at, target.flatten()[at]
 
 
 def token_losses(model: Denoiser, read: Read, at: Int[Tensor, "M"], target: Int[Tensor, "M"]) -> Losses:
     """Cross entropy of the targets at the flat slots `at`, without noise or movement.
 
-    The other heads of the network get a gradient of 0, for data-parallel training.
+    The other heads get a gradient of 0, which data-parallel training needs.
     """
     h, velocity = read
     if not isinstance(model.score, CleanToken):
@@ -138,29 +140,22 @@ def token_losses(model: Denoiser, read: Read, at: Int[Tensor, "M"], target: Int[
     one = torch.ones(len(at), device=h.device)
     per_slot = model.token_loss(h.flatten(0, 1)[at], target, one * math.log(2), one)
     token = per_slot.sum() / velocity.numel()
-    nothing = 0 * velocity.mean()
+    zero = 0 * velocity.mean()
     if model.room_head is not None:
-        nothing = nothing + 0 * model.room_head(h[:, 0]).float().mean()
-    return Losses.of(token + nothing, token=token, nats=_mean(per_slot))
+        zero = zero + 0 * model.room_head(h[:, 0]).float().mean()
+    return Losses.of(token + zero, token=token, nats=_mean(per_slot))
 
 
 def length_losses(
     model: Denoiser, read: Read, at: Int[Tensor, "M"], gap_length: Int[Tensor, "M"], factor: float
 ) -> Losses:
-    """`factor` times the mean cross entropy of gap lengths, each predicted at one of the flat slots `at`."""
+    """`factor` times the mean cross entropy of gap lengths, predicted at the flat slots `at`."""
     h, velocity = read
     true = gap_lengths.length_class(gap_length)
-    mean = _mean(cross_entropy(length_logits(model, h.flatten(0, 1)[at]), true, reduction="none"))
+    mean = _mean(cross_entropy(model.length_logits(h.flatten(0, 1)[at]), true, reduction="none"))
     return Losses.of(factor * mean + 0 * velocity.mean(), gap_length=mean)
 
 
-def length_logits(model: Denoiser, h: Float[Tensor, "M d"]) -> Float[Tensor, "M classes"]:
-    """What the length head says of the gap after each slot."""
-    if model.room_head is None:
-        raise ValueError("this network has no length head; set gap_lengths=True in its config")
-    return model.room_head(h).float()
-
-
 def _mean(values: Float[Tensor, "M"]) -> Float[Tensor, ""]:
-    """The mean; 0 of nothing."""
+    """The mean, or 0 if there are no values."""
     return values.sum() / max(1, len(values))

@@ -1,4 +1,4 @@
-"""The seam between methods and what trains, samples and evaluates them."""
+"""The interface between methods and the code that trains, samples and evaluates them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
@@ -14,7 +14,7 @@ from ddot.network.denoiser import Denoiser
 
 @runtime_checkable
 class Trainable(Protocol):
-    """What trains a network. `prepare` runs in loader workers on the CPU, `loss` on the network's device."""
+    """A way to train a network. `prepare` runs in loader workers on the CPU, `loss` on the network's device."""
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots: ...
 
@@ -23,7 +23,7 @@ class Trainable(Protocol):
 
 @runtime_checkable
 class Method(Trainable, Protocol):
-    """A `Trainable` that also fills blanks: `sample` yields the states of the reverse process, `texts` reads one."""
+    """A `Trainable` that also fills blanks: `sample` yields states, `texts` reads the texts of one."""
 
     def sample(
         self, model: Denoiser, prompts: Sequence[Example], L: int, steps: int, keys: Keys

@@ -1,9 +1,9 @@
-"""Write the blanks from left to right, after an outline of the whole text: how the product fills.
+"""Writes the gaps from left to right after an outline of the whole text: how the embedded model fills blanks.
 
-A row is `outline [sep] text`, read causally, as the base language model reads. The outline is the prompt with one
-[mask] in every gap that may hold text. In a gap each prediction is a token, or [sep]: "the gap ends here"; then the
-prompt's own token is read, so what the network reads is always natural text. Every token of every gap is supervised in
-one pass, conditioned on exactly what sampling gives it: the whole prompt, and the text so far. Lengths need no plan.
+A row is `outline [sep] text`, read causally like the base language model. The outline is the prompt with one [mask] in
+every gap that may hold text. In a gap each prediction is a token, or [sep] for "the gap ends here", after which the
+prompt's own token is read, so that the network always reads natural text. One pass supervises every token of every gap,
+conditioned on exactly what sampling provides: the whole prompt and the text so far. Lengths need no planning.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from ddot.core.codes import AFTER, BOTH, NOT_PROMPT, PAD, PROMPT, RESPONSE, UNKN
 from ddot.core.records import Example, Slots, Vocabulary
 from ddot.core.shapes import Keys, Times
 from ddot.methods.layout import in_line, joined, separator, spread_out
-from ddot.methods.losses import Losses, answers_at, token_losses
+from ddot.methods.losses import Losses, flat_targets, token_losses
 from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import left_to_right
 
-END = 3  # a kind of slot: the given token after a gap, before which the gap's end is predicted
+END = 3  # a kind of slot: the given token after a gap; the slot before it predicts the end of the gap
 
 
 @dataclass(frozen=True)
 class Outline:
-    """`width`: slots of a row as a multiple of L; longer rows lose their end. `plain`: texts without an outline.
+    """`width`: slots of a row as a multiple of L; longer rows are cut. `plain`: texts without an outline.
 
-    Plain rows are next-token prediction: they keep what the base knows, and make a judge of whole texts.
+    Plain rows are next-token prediction: they preserve what the base model knows, and let the model score whole texts.
     """
 
     width: float = 1.75
@@ -51,8 +51,8 @@ class Outline:
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:
         """Cross entropy of every token of a gap and of its end. Nothing moves, so λ is unused."""
-        wanted = answers_at(*targets(slots, model.vocabulary))
-        return token_losses(model, model.read(slots.state(), left_to_right), *wanted)
+        at, target = flat_targets(*targets(slots, model.vocabulary))
+        return token_losses(model, model.read(slots.state(), left_to_right), at, target)
 
 
 def targets(slots: Slots, vocabulary: Vocabulary) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:

@@ -3,7 +3,7 @@ are then denoised at these fixed positions.
 
 The paper has a network for each part; here one network does both. Positions: one forward pass at t = 1, where all but
 the prompt is masked. Tokens: plain masked diffusion at the predicted positions, in training as in sampling. (The true
-positions would give words away: words are evenly spaced, pads between.)
+positions would give away which slots are words: those are evenly spaced, with pads between them.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class PositionPrediction:
     reveal: Reveal = field(default_factory=Leap)
 
     def prepare(self, examples: Sequence[Example], L: int, t: Times, keys: Keys, vocabulary: Vocabulary) -> Slots:
-        """As DDOT's: terminal positions, and the clean position each is coupled to."""
+        """The same as DDOT's: terminal positions, each coupled to a clean position."""
         return DDOT(self.terminal, self.couple).prepare(examples, L, t, keys, vocabulary)
 
     def loss(self, model: Denoiser, slots: Slots, position_factor: float) -> Losses:

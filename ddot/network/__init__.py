@@ -1,1 +1,1 @@
-"""Trunks, the denoiser, 8-bit matrices, model folders, converters."""
+"""Trunks, the denoiser, int8 weights, model folders, converters."""

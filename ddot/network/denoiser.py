@@ -1,6 +1,6 @@
-"""The network: any trunk, plus what DDOT adds. All additions start at zero, so step 0 reproduces the trunk.
+"""The network: any trunk, plus DDOT's additions, which start at zero so that step 0 reproduces the trunk.
 
-Added: embeddings of the hints (which slots are prompt, where text is missing), of known gap lengths, of the time, and
+Additions: embeddings of hints (which slots are prompt, where text is missing), of known gap lengths, of the time, and
 of the distance to the prompt tokens on either side; linear heads for the velocity and for gap lengths.
 """
 
@@ -34,18 +34,18 @@ class DenoiserConfig:
     trunk: DiTConfig | LlamaConfig
     vocabulary: Vocabulary
     score: ScoreEntropy | CleanToken
-    # Rotary units of a position of 1. None: L/2, so that clean neighbours are about 1 apart at any L. Paper: 512.
+    # Rotary units per unit of position. None: L/2, so that clean neighbours are about 1 apart at any L. Paper: 512.
     position_scale: float | None = None
-    # The head predicts the distance to the clean position in rotary units, and the velocity is that over t, which
-    # corrects early errors later. Off: the head predicts the velocity itself (paper).
+    # The head predicts the distance to the clean position in rotary units, and the velocity is that divided by t, so
+    # that later steps correct early errors. Off: the head predicts the velocity itself (paper).
     predict_clean: bool = False
     time: bool = False  # a time embedding; for trunks that are not conditioned on σ themselves
     surroundings: bool = False  # distances to the prompt tokens on either side
     gap_lengths: bool = False  # an embedding of known ones, a head for unknown ones
     slots: int = 64  # L when lengths are unknown: the most common one in training
-    # How `infill` uses this model. planner: predicts lengths from DDOT's start at t = 1 ("grid"), or from the prompt as
-    # text with placeholders ("text"). order: tokens are revealed "surest" first, or written causally after an "outline"
-    # of the text (`methods.outline`). Older models say "left-to-right", which is now the first.
+    # How `infill` uses this model. planner: lengths are predicted from DDOT's start at t = 1 ("grid"), or from the
+    # prompt as text with placeholders ("text"). order: tokens are revealed "surest" first, or written causally after an
+    # "outline" of the text (`methods.outline`). Older models have "left-to-right", which now means "surest".
     planner: str = "grid"
     order: str = "surest"
 
@@ -56,9 +56,9 @@ class DenoiserConfig:
 
     @classmethod
     def extended(cls, trunk: LlamaConfig, vocabulary: Vocabulary) -> "DenoiserConfig":
-        """Our own models: a Llama trunk with all additions that we found to help."""
-        added = {"predict_clean": True, "time": True, "surroundings": True, "gap_lengths": True}
-        return cls(trunk, vocabulary, CleanToken(elbo=False), **added)  # type: ignore[arg-type]
+        """The configuration of our own models: a Llama trunk with every addition that helps."""
+        additions = {"predict_clean": True, "time": True, "surroundings": True, "gap_lengths": True}
+        return cls(trunk, vocabulary, CleanToken(elbo=False), **additions)  # type: ignore[arg-type]
 
 
 class Denoiser(nn.Module):
@@ -68,14 +68,14 @@ class Denoiser(nn.Module):
         super().__init__()
         self.config = config
         self.noise = SCHEDULE
-        self.chunk: int | None = None  # slots whose logits are computed at a time; None: all
+        self.chunk: int | None = None  # slots whose logits are computed at once; None: all
         self.trunk: Trunk = Llama(config.trunk) if isinstance(config.trunk, LlamaConfig) else DiT(config.trunk)
         d = config.trunk.width
-        self.kind = nn.Embedding(HINTS, d)  # of State.hint; stored weights have this name
+        self.kind = nn.Embedding(HINTS, d)  # of State.hint; named so in stored weights
         self.velocity = nn.Linear(d, 1)
         self.time = _MLP(2 * _WAVES, d) if config.time else None
         self.around = _MLP(4 * _WAVES, d) if config.surroundings else None
-        # Embedding and head of gap lengths, under the names in stored weights.
+        # Embedding and head of gap lengths, named as in stored weights.
         self.room = nn.Embedding(gap_lengths.CLASSES, d) if config.gap_lengths else None
         self.room_head = nn.Linear(d, gap_lengths.CLASSES) if config.gap_lengths else None
         for last in (self.kind, self.velocity, self.time, self.around, self.room, self.room_head):
@@ -91,21 +91,21 @@ class Denoiser(nn.Module):
         return next(self.parameters()).device
 
     def half_precision(self) -> torch.autocast:
-        """A context for sampling: bf16 on a GPU, full precision elsewhere."""
+        """Autocast for sampling: bf16 on a GPU, full precision elsewhere."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def in_chunks(self, size: int | None) -> "Denoiser":
         """The same network with shared weights, computing logits for `size` slots at a time (see `core.chunks`)."""
-        other = copy.copy(self)
-        other.chunk = size
-        return other
+        model = copy.copy(self)
+        model.chunk = size
+        return model
 
     @property
     def score(self) -> Parametrisation:
         return self.config.score
 
     def scale(self, L: int) -> float:
-        """Rotary units of a position of 1 among L slots."""
+        """Rotary units per unit of position among L slots."""
         return L / 2 if self.config.position_scale is None else self.config.position_scale
 
     def read(
@@ -128,7 +128,7 @@ class Denoiser(nn.Module):
         if torch.is_autocast_enabled(h.device.type):
             h = h.to(torch.get_autocast_dtype(h.device.type))
         h = self.trunk.hidden(h, units[:, part], self.noise.sigma(state.t), reading)
-        # Not a matrix product: autocast would round it to bf16, errors of whole slots at L = 1024.
+        # Not a matrix product, which autocast would round to bf16: errors of whole slots at L = 1024.
         velocity = (h.float() * self.velocity.weight[0].float()).sum(-1) + self.velocity.bias.float()
         if self.config.predict_clean:
             velocity = velocity / (scale * state.t.clamp(min=_SMALLEST_T)[:, None])
@@ -153,9 +153,13 @@ class Denoiser(nn.Module):
 
     def gap_length_logits(self, state: State) -> Float[Tensor, "B L classes"]:
         """Logits of the length of the gap after each slot (meant for prompt slots)."""
+        return self.length_logits(self.read(state)[0])
+
+    def length_logits(self, hidden: Float[Tensor, "*M d"]) -> Float[Tensor, "*M classes"]:
+        """Logits of the length head, from hidden vectors."""
         if self.room_head is None:
-            raise ValueError("this network has no length head, so it cannot plan lengths; let the diffusion decide")
-        return self.room_head(self.read(state)[0]).float()
+            raise ValueError("this network has no length head to plan lengths with; set gap_lengths=True in its config")
+        return self.room_head(hidden).float()
 
     def token_loss(
         self,
@@ -164,15 +168,15 @@ class Denoiser(nn.Module):
         sigma: PerSlot,
         dsigma: PerSlot,
     ) -> PerSlot:
-        """Loss of chosen slots from their hidden vectors. A function of its own, so that it is compiled as one."""
+        """Loss of the chosen slots, from their hidden vectors. Separate so that it is compiled as one function."""
         return self.score.loss(self.logits(hidden), x_0, sigma, dsigma, self.vocabulary.mask)
 
 
 class _MLP(nn.Sequential):
-    """Two layers. Sampling on a CPU, each row gets the same bits however many there are.
+    """A two-layer MLP. When sampling on a CPU, the result for a row does not depend on the number of rows.
 
-    A product with a few rows takes another path through the library, which rounds differently, and 8-bit layers make
-    differences of a last bit a hundred thousand times larger.
+    For few rows, the matrix library takes another code path, which rounds differently, and int8 layers amplify
+    last-bit differences a hundred thousand times.
     """
 
     _FEWEST = 16
@@ -189,7 +193,7 @@ class _MLP(nn.Sequential):
 
 
 def waves(value: Float[Tensor, "*B"], top: float) -> Float[Tensor, "*B waves"]:
-    """Sines and cosines of `value` at 8 angular frequencies: `top`, `top`/2, `top`/4, …"""
+    """Sines and cosines of `value` at 8 angular frequencies: top, top/2, top/4, …"""
     frequencies = top * 0.5 ** torch.arange(_WAVES, dtype=torch.float32, device=value.device)
     angles = value.float()[..., None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], -1)
@@ -200,7 +204,7 @@ def surroundings(
 ) -> Float[Tensor, "B part features"]:
     """Distance of each slot in `part` to the nearest prompt token on its left and right, as waves.
 
-    Rotary attention resolves small differences of position poorly, and whether a slot lies before or after a prompt
+    Rotary attention resolves small differences in position poorly, and whether a slot lies before or after a prompt
     token decides the order of the text. Invariant to a common shift of all positions.
     """
     offset = units[:, None, :] - units[:, part, None]  # [b, i, j]: how far j lies right of i
@@ -212,7 +216,7 @@ def surroundings(
 
 
 def halve_blocks(model: Denoiser) -> None:
-    """Store the matrices of blocks as autocast would have them: the same products, with no conversion in each pass."""
+    """Store the blocks' matrices in bf16: the same products as under autocast, without a conversion in every pass."""
     for block in model.trunk.blocks:
         for module in block.modules():
             if isinstance(module, nn.Linear):
@@ -220,7 +224,7 @@ def halve_blocks(model: Denoiser) -> None:
 
 
 def compile_blocks(model: Denoiser) -> None:
-    """Compile block by block: all blocks share one block's code, so it takes seconds, not a minute."""
+    """Compile block by block: the blocks share compiled code, so it takes seconds instead of a minute."""
     torch._dynamo.config.cache_size_limit = 64
     for block in model.trunk.blocks:
         block.compile(dynamic=False)

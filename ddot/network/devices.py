@@ -1,10 +1,10 @@
-"""Devices by name. Separate from `distributed`, whose imports take as long as loading a model."""
+"""Devices by name. Separate from `training.distributed`, whose imports take as long as loading a model."""
 
 import torch
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name, which this machine must have."""
+    """The device of that name; refused if this machine does not have it."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -16,5 +16,5 @@ def device_of(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """The name of a device in results: the model of the GPU, or cpu or mps."""
+    """The name of a device in results: the GPU's model, cpu or mps."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

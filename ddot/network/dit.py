@@ -1,4 +1,4 @@
-"""SEDD's diffusion transformer, with the parameter names of its public checkpoints."""
+"""SEDD's diffusion transformer, with parameters named as in its public checkpoints."""
 
 import math
 from dataclasses import dataclass

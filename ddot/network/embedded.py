@@ -1,4 +1,4 @@
-"""What is known about a model, and a copy of one in int8 to ship."""
+"""Describes a model, and copies one in int8 for shipping."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from ddot.network.folder import load_config, load_weights, save_model, without_v
 from ddot.network.int8 import compress, decompress
 from ddot.network.places import find, model_folder, read_json
 
-_SHOWN = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")  # of meta.json, by `ddot info`
+# Entries of meta.json that `ddot info` shows.
+_SHOWN = ("recipe", "step", "seconds", "start", "before", "converted_from", "figures")
 
 
 def shrink(source: Path, dest: Path, shard_bytes: int = 40_000_000, about: dict[str, Any] | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Models on disk. Safetensors and JSON only; nothing is ever unpickled.
+"""Models on disk: safetensors and JSON only, so nothing is ever unpickled.
 
 A model folder holds model.safetensors (or several, with an index), config.json, tokenizer.json, meta.json, and
-sha256.json, checksums that are verified on loading. Folders without checksums load too.
+sha256.json with checksums that are verified on loading. Folders without checksums load too.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from ddot.network.places import model_folder, read_json
 _CLASSES = {cls.__name__: cls for cls in (DiTConfig, LlamaConfig, ScoreEntropy, CleanToken, Vocabulary, DenoiserConfig)}
 # Fields that config.json stores under an older name, so that earlier models still load.
 _STORED = {"gap_lengths": "rooms"}
-_LARGEST = 1 << 20  # beyond it no size is meant
 _FIELDS = {stored: field for field, stored in _STORED.items()}
+_LARGEST = 1 << 20  # a larger size is a mistake
 
 
 def config_to_json(config: Any) -> Any:
@@ -49,29 +49,29 @@ def config_from_json(value: Any) -> Any:
         if value.get("is") not in _CLASSES:
             raise ValueError(f"config.json names '{value.get('is')}'; this version knows {', '.join(_CLASSES)}")
         kind = _CLASSES[value["is"]]
-        for name, wanted in get_type_hints(kind).items():
+        for name, expected in get_type_hints(kind).items():
             without_blocks = name == "blocks" and fields.get(name) == 0  # embeddings alone are a network
-            if name in fields and not without_blocks and not _fits(fields[name], wanted):
-                said = json.dumps(value[_STORED.get(name) or name])[:40]
-                raise ValueError(f"config.json has {said} under '{name}', which no network has; restore the file")
+            if name in fields and not without_blocks and not _fits(fields[name], expected):
+                shown = json.dumps(value[_STORED.get(name) or name])[:40]
+                raise ValueError(f"config.json has {shown} for '{name}', which is not a valid value; restore the file")
         try:
             return kind(**fields)
-        except TypeError as error:  # a field too many or too few
+        except TypeError as error:  # unknown or missing fields
             raise ValueError(f"config.json does not fit this version: {error}") from None
     return value
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a field of such a type may hold a value. Whole numbers are sizes."""
-    if get_args(wanted):
-        return any(_fits(value, each) for each in get_args(wanted))
-    if isinstance(value, bool) or wanted not in (int, float):
-        return isinstance(value, wanted) and wanted is not int
-    return isinstance(value, int | float) if wanted is float else isinstance(value, int) and 0 < value <= _LARGEST
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is valid for a field of this type. All int fields are sizes."""
+    if get_args(kind):
+        return any(_fits(value, option) for option in get_args(kind))
+    if isinstance(value, bool) or kind not in (int, float):
+        return isinstance(value, kind) and kind is not int
+    return isinstance(value, int | float) if kind is float else isinstance(value, int) and 0 < value <= _LARGEST
 
 
 def save_tensors(tensors: Mapping[str, Tensor], folder: Path, name: str, shard_bytes: int | None = None) -> None:
-    """Write `name`.safetensors, or `name`-0001-of-N.safetensors and an index if they exceed `shard_bytes`."""
+    """Write `name`.safetensors, or `name`-0001-of-N.safetensors … and an index if it would exceed `shard_bytes`."""
     shards: list[dict[str, Tensor]] = [{}]
     size = 0
     for key, tensor in tensors.items():
@@ -105,7 +105,12 @@ def _save_file(tensors: dict[str, Tensor], path: Path) -> None:
 def load_tensors(folder: Path, name: str) -> dict[str, Tensor]:
     """The tensors that `save_tensors` wrote."""
     index = folder / f"{name}.safetensors.index.json"
-    files = _indexed_files(index) if index.is_file() else [f"{name}.safetensors"]
+    files = [f"{name}.safetensors"]
+    if index.is_file():
+        named = read_json(index).get("weight_map")
+        if not isinstance(named, dict):
+            raise ValueError(f'{index} is damaged: it has no "weight_map"')
+        files = sorted(set(named.values()))
     tensors: dict[str, Tensor] = {}
     for file in files:
         if not (folder / file).is_file():
@@ -115,13 +120,6 @@ def load_tensors(folder: Path, name: str) -> dict[str, Tensor]:
         except SafetensorError as error:
             raise ValueError(f"{folder / file} is damaged or not a safetensors file ({error}); restore it") from None
     return tensors
-
-
-def _indexed_files(index: Path) -> list[str]:
-    content = read_json(index)
-    if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
-        raise ValueError(f'{index} is damaged: it has no "weight_map"')
-    return sorted(set(content["weight_map"].values()))
 
 
 def save_model(
@@ -147,7 +145,7 @@ def load_config(path: Path | str) -> DenoiserConfig:
 
 
 class _NoValues(TorchFunctionMode):
-    """Skips the initialisation of weights: on `meta` its imports alone take over a second."""
+    """Skips weight initialisation, whose imports alone take over a second on `meta`."""
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
         keywords = keywords or {}
@@ -157,13 +155,13 @@ class _NoValues(TorchFunctionMode):
 
 
 def without_values(config: DenoiserConfig) -> Denoiser:
-    """The network on `meta`: names and shapes without weights."""
+    """The network on `meta`: names and shapes without values."""
     with torch.device("meta"), _NoValues():
         return Denoiser(config)
 
 
 def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenizer]:
-    """The network (on the CPU; in float32, or with 8-bit matrices) and the tokenizer of a model folder."""
+    """The network (on the CPU, in float32 or with int8 matrices) and the tokenizer of a model folder."""
     folder = model_folder(path)
     config, tokenizer = load_config(folder), Tokenizer.load(folder)
     check_vocabulary(config, tokenizer, folder)
@@ -176,31 +174,31 @@ def load_model(path: Path | str, int8: bool = False) -> tuple[Denoiser, Tokenize
     return model.eval(), tokenizer
 
 
-def load_weights(folder: Path, model: torch.nn.Module) -> dict[str, Tensor]:
-    """The weights of a model folder as they are stored, checked against the network and the checksums."""
-    stored = load_tensors(folder, "model")
+def load_weights(
+    folder: Path, model: torch.nn.Module, defaults: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """The weights of a model folder as they are stored, checked against the network and the checksums.
+
+    `defaults`: weights that the folder may lack. Reading the checksums of the embedded model's 129 MB takes 0.1 s.
+    """
+    stored = {**(defaults or {}), **load_tensors(folder, "model")}
     check_weights(model, stored, folder)
-    check_sums(folder)
+    if is_sealed(folder):
+        check_seal(folder, "model")
     return stored
 
 
 def check_weights(model: torch.nn.Module, stored: Mapping[str, Tensor], where: Path | str) -> None:
     """Refuse weights whose names or shapes are not the network's."""
-    wanted = model.state_dict()
+    expected = model.state_dict()
     weights = {name: weight for name, weight in stored.items() if not name.endswith(SCALE)}
-    missing, extra = sorted(wanted.keys() - weights.keys()), sorted(weights.keys() - wanted.keys())
-    wrong = [name for name in wanted.keys() & weights.keys() if wanted[name].shape != weights[name].shape]
+    missing, extra = sorted(expected.keys() - weights.keys()), sorted(weights.keys() - expected.keys())
+    wrong = [name for name in expected.keys() & weights.keys() if expected[name].shape != weights[name].shape]
     if missing or extra or wrong:
         raise ValueError(
             f"the weights in {where} do not fit its config.json: "
-            f"missing {missing[:3]}, unexpected {extra[:3]}, of another shape {wrong[:3]}"
+            f"missing {missing[:3]}, unexpected {extra[:3]}, of the wrong shape {wrong[:3]}"
         )
-
-
-def check_sums(folder: Path) -> None:
-    """Refuse damaged weights if the folder has checksums (0.1 s for the 129 MB of the embedded model)."""
-    if is_sealed(folder):
-        check_seal(folder, "model")
 
 
 def check_vocabulary(config: DenoiserConfig, tokenizer: Tokenizer, where: Path | str) -> None:

@@ -1,7 +1,7 @@
 """Weights as 8-bit integers with one scale per row: a quarter of the size, and faster on a CPU.
 
-A matrix w is stored as round(w / scale) in int8 and scale = max|row| / 127. On a CPU its products run in torch's
-8-bit kernels; activations are quantised dynamically, with one scale per row.
+A matrix w is stored as round(w / scale) in int8, with scale = max|row| / 127. On a CPU, torch's 8-bit kernels multiply
+it with activations that are quantised dynamically, also with one scale per row.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ def to_int8(rows: Float[Tensor, "n k"]) -> tuple[Int8[Tensor, "n k"], Float[Tens
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in 8-bit integers with oneDNN's kernels, its weights packed for this processor.
+    """A linear layer in int8 with oneDNN's kernels and weights packed for this processor.
 
-    `fine`: the rounding error of the activations is multiplied as well, for twice the work.
+    `fine`: also multiply the rounding error of the activations, for twice the work.
     """
 
     def __init__(
@@ -46,20 +46,20 @@ class Int8Linear(nn.Module):
         flat, half = x.flatten(0, -2), self.most // 2
         step = flat.abs().amax(-1, keepdim=True).clamp_(min=1e-12).div_(half)
         steps = flat / step
-        whole = steps.round()
-        rest = (steps - whole).mul_(2 * half).round_() if self.fine else None
-        out = self._product(whole)
-        if rest is not None:
-            out += self._product(rest).div_(2 * half)
+        rounded = steps.round()
+        residual = (steps - rounded).mul_(2 * half).round_() if self.fine else None
+        out = self._product(rounded)
+        if residual is not None:
+            out += self._product(residual).div_(2 * half)
         out *= step
         if self.bias is not None:
             out += self.bias
         return out.unflatten(0, x.shape[:-1])
 
-    def _product(self, whole: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
-        """The product with whole numbers of magnitude at most `most` / 2, which are overwritten."""
+    def _product(self, integers: Float[Tensor, "n k"]) -> Float[Tensor, "n m"]:
+        """The product with integers of magnitude at most `most` / 2, which are overwritten."""
         zero = self.most // 2 + 1  # the processor's instruction takes unsigned activations
-        return _qlinear(whole.add_(zero).to(torch.uint8), zero, self.packed, self.scale, self.zero)
+        return _qlinear(integers.add_(zero).to(torch.uint8), zero, self.packed, self.scale, self.zero)
 
 
 def _qlinear(x: Tensor, x_zero: int, packed: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def _qlinear(x: Tensor, x_zero: int, packed: Tensor, scale: Tensor, zero: Tensor
 def most_exact() -> int:
     """The largest activation whose products this processor sums exactly.
 
-    Processors without VNNI add two 8-bit products in 16 bits and saturate silently. Activations of 7 bits always fit.
+    Processors without VNNI add two 8-bit products in 16 bits and saturate silently; 7-bit activations always fit.
     """
     n, k = 16, 64
     packed = torch.ops.onednn.qlinear_prepack(torch.full((n, k), 127, dtype=torch.int8), None)
@@ -94,7 +94,7 @@ class Int8Table(nn.Module):
     def __init__(self, weight: Int8[Tensor, "V d"], scale: Float[Tensor, "V"]):
         super().__init__()
         self.weight, self.scale = weight, scale
-        self.linear = Int8Linear(weight, scale, fine=True)  # worth it: chooses the words, and runs at few slots
+        self.linear = Int8Linear(weight, scale, fine=True)  # worth it: it chooses the words, and runs at few slots
 
     def forward(self, x: Int[Tensor, "B L"]) -> Float[Tensor, "B L d"]:
         return self.weight[x].float() * self.scale[x][..., None]
@@ -125,7 +125,7 @@ def decompress(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
-    """Load stored weights into a network (which may be on `meta`), with its matrices in int8."""
+    """Load stored weights into a network (possibly on `meta`), with its matrices in int8."""
     stored = stored if any(name.endswith(SCALE) for name in stored) else compress(stored)
     in_float = [name for name in stored if not name.endswith(SCALE) and name + SCALE not in stored]
     floats = decompress({name: stored[name] for name in in_float})
@@ -141,6 +141,6 @@ def run_in_int8(model: Denoiser, stored: Mapping[str, Tensor]) -> None:
     model.load_state_dict({**model.state_dict(), **floats}, assign=True)
 
 
-def _replace(model: nn.Module, path: str, new: nn.Module) -> None:
+def _replace(model: nn.Module, path: str, module: nn.Module) -> None:
     parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, new)
+    setattr(model.get_submodule(parent), name, module)

@@ -1,7 +1,7 @@
 """A Llama-family transformer (such as SmolLM2), bidirectional unless configured otherwise.
 
-RMSNorm, grouped-query attention, SwiGLU, tied embeddings. The projections that share an input are stored as one
-matrix: q, k, v in `attn_qkv`, gate and up in `mlp_in`.
+RMSNorm, grouped-query attention, SwiGLU, tied embeddings. Projections with the same input are stored as one matrix:
+q, k, v in `attn_qkv`, gate and up in `mlp_in`.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class LlamaConfig:
 
 
 class RMSNorm(nn.RMSNorm):
-    """In float32, whatever the precision of the input."""
+    """RMSNorm in float32, whatever the precision of the input."""
 
     def forward(self, h: Hidden) -> Hidden:
         return super().forward(h.float()).to(h.dtype)
@@ -78,7 +78,7 @@ class Table(nn.Module):
 
 
 class Llama(nn.Module):
-    """embed → blocks → norm; logits from the embedding matrix. σ is unused: the denoiser adds the time."""
+    """embed → blocks → norm; logits from the embedding matrix. σ is unused: the denoiser adds a time embedding."""
 
     def __init__(self, config: LlamaConfig):
         super().__init__()
@@ -99,7 +99,7 @@ class Llama(nn.Module):
         self, h: Hidden, positions: Float[Tensor, "B L"], sigma: Float[Tensor, "B"], reading: Reading | None = None
     ) -> Hidden:
         reading = reading or (left_to_right if self.config.causal else both_ways)
-        cos, sin = (each.to(h.dtype) for each in rotary(positions, self.config.head_width, self.config.rotary_base))
+        cos, sin = (angles.to(h.dtype) for angles in rotary(positions, self.config.head_width, self.config.rotary_base))
         for number, block in enumerate(self.blocks):
             h = block(h, cos, sin, reading(number))
         return self.norm(h)

@@ -1,4 +1,4 @@
-"""Where models are, and what their meta.json says: found without reading weights or importing torch."""
+"""Where models are, and what their meta.json says, without reading weights or importing torch."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from ddot.version import install_command
 
 EMBEDDED = Path(__file__).parents[1] / "model"
-EMBEDDED_NAME = "ddot"  # of the model that ships
+EMBEDDED_NAME = "ddot"  # the name of the embedded model
 
 
 def find(name: str | Path | None) -> Path:
@@ -16,7 +16,7 @@ def find(name: str | Path | None) -> Path:
 
 
 def here(name: str | Path | None) -> Path | None:
-    """The folder of a model that must be here; None for a repository on the hub."""
+    """The folder of a local model, which must exist; None for a repository on the hub."""
     if name is None:
         if not (EMBEDDED / "config.json").is_file():
             raise FileNotFoundError(f"this copy of ddot has no model ({EMBEDDED} is empty); name one with --model")
@@ -53,7 +53,7 @@ def model_folder(path: Path | str) -> Path:
 
 
 def complete_steps(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first. A folder gets such a name only when it is complete."""
+    """The checkpoints of a run, oldest first. A folder is renamed to step-N only when it is complete."""
     return sorted(folder for folder in run.glob("step-*") if folder.is_dir())
 
 
@@ -61,12 +61,12 @@ def read_json(file: Path) -> Any:
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing")
     try:
-        found = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is damaged: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} is damaged: it holds {json.dumps(found)[:40]}, not an object")
-    return found
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} is damaged: it holds {json.dumps(content)[:40]}, not an object")
+    return content
 
 
 def is_compressed(folder: Path) -> bool:
@@ -75,7 +75,7 @@ def is_compressed(folder: Path) -> bool:
 
 
 def is_untrained(folder: Path) -> bool:
-    """Whether a model folder is a converted checkpoint as it was."""
+    """Whether a model folder is a converted checkpoint without further training."""
     meta = read_json(folder / "meta.json")
     return "converted_from" in meta and "recipe" not in meta
 
@@ -83,7 +83,7 @@ def is_untrained(folder: Path) -> bool:
 def training_of(name: str | Path | None) -> dict[str, Any]:
     """A model's training as an evaluation row records it: recipe, λ, steps, seconds; empty if it had none.
 
-    Includes the runs it started from, except those that did not train the trunk; `own_…` are of the last alone.
+    Includes the runs it started from, except those that did not train the trunk; `own_…` are of the last run alone.
     """
     meta = read_json(find(name) / "meta.json")
     if not isinstance(meta.get("training"), dict):

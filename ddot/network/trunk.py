@@ -1,4 +1,4 @@
-"""The interface of a trunk, and the attention that trunks share."""
+"""The interface of a trunk, and the attention shared by trunks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 Hidden = Float[Tensor, "B L d"]
-Angles = Float[Tensor, "B L D"]  # a number per slot and dimension of a head
+Angles = Float[Tensor, "B L D"]  # a number per slot and head dimension
 # (queries, keys, values) → outputs.
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Who attends to whom: the attention of each block, by its number.
@@ -30,7 +30,7 @@ class Trunk(Protocol):
     ) -> Hidden:
         """The last hidden vectors, ready for a linear head. `positions` are in rotary units, σ is the total noise.
 
-        The default `reading` is the configuration's: both ways, unless it is causal.
+        By default, `reading` follows the configuration: both ways unless it is causal.
         """
         ...
 
@@ -38,7 +38,7 @@ class Trunk(Protocol):
 
 
 def rotary(positions: Float[Tensor, "B L"], head_width: int, base: float) -> tuple[Angles, Angles]:
-    """(cos, signed sin) of position × frequency for real-valued positions, in float32; the pairs are (i, i + D/2)."""
+    """(cos, signed sin) of position × frequency for real-valued positions, in float32; pairs are (i, i + D/2)."""
     half = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device) / head_width
     angles = positions.float()[..., None] * base**-half
     cos, sin = angles.cos(), angles.sin()
@@ -71,14 +71,14 @@ def attend_grouped(
     v: Float[Tensor, "B N K D"],
     mask: Float[Tensor, "B 1 G N"],
 ) -> Float[Tensor, "B L HD"]:
-    """Attention with a `grouped_mask`, fast on a GPU: query heads that share a key head are slots of one head."""
+    """Attention with a `grouped_mask`, fast on a GPU: query heads that share a key head become slots of one head."""
     K = k.shape[2]
     out = attend(q.unflatten(2, (K, -1)).transpose(2, 3).flatten(1, 2), k, v, attn_mask=mask)
     return out.unflatten(1, (q.shape[1], -1)).unflatten(3, (K, -1)).transpose(2, 3).flatten(2)
 
 
 def grouped_mask(seen: Bool[Tensor, "B L N"], q: Tensor, k: Tensor) -> Float[Tensor, "B 1 G N"]:
-    """What `attend_grouped` adds to its scores: nothing where a slot attends to another, −∞ elsewhere."""
+    """What `attend_grouped` adds to its scores: 0 where a slot attends to another, −∞ elsewhere."""
     mask = torch.zeros(seen.shape, dtype=k.dtype, device=k.device).masked_fill(~seen, -torch.inf)
     return mask.repeat_interleave(q.shape[2] // k.shape[2], 1)[:, None]
 
@@ -101,14 +101,14 @@ def left_to_right(block: int) -> Attention:
 class Cache:
     """A `Reading` from left to right with a key-value cache, in which rows advance at their own pace.
 
-    Every pass adds slots to all rows. `seen`: the slots a row attends to; the others are padding or were discarded.
-    Keys and values are stored in tensors with room to grow.
+    Every pass adds slots to all rows. `seen`: the slots that a row attends to; the others are padding or discarded.
+    Keys and values are stored in tensors with spare capacity.
     """
 
     _ROOM = 64
 
     def __init__(self, rows: int, device: torch.device | str = "cpu", masked: bool = False):
-        """`masked`: rows of a batch of fixed shape. A mask even if nothing needs one: rows do not depend on others."""
+        """`masked`: for batches of fixed shape; attends with a mask always, so that rows are independent."""
         self.masked = masked
         self.seen = torch.zeros(rows, 0, dtype=torch.bool, device=device)
         self.past: dict[int, tuple[Tensor, Tensor]] = {}
@@ -124,7 +124,7 @@ class Cache:
             self.how = {"is_causal": True}
         elif not whole or new > 1:
             slot = torch.arange(read, device=seen.device)
-            # A slot always attends to itself: attention to nothing is NaN, which would spread.
+            # A slot always attends to itself: attention to nothing gives NaN, which would spread.
             visible = self.seen[:, None] | (slot[read - new :, None] == slot)
             self.visible = visible & (slot[read - new :, None] >= slot)
             self.how = {"attn_mask": self.visible[:, None]}

@@ -1,6 +1,6 @@
-"""Training batches: passages from packed corpora, masked, hinted and coupled, on the CPU in worker processes.
+"""Training batches: passages from packed corpora, masked, hinted and coupled on the CPU, in worker processes.
 
-A batch is a pure function of (seed, step): the state of the loader is a single number, and batches do not depend on the
+A batch is a pure function of (seed, step): the loader's state is a single number, and batches do not depend on the
 number of workers or processes.
 """
 
@@ -24,7 +24,7 @@ from ddot.methods.method import Trainable
 
 @dataclass(frozen=True)
 class Passage:
-    """Tokens, whether the text begins and ends with them, and after how many tokens its sentences end."""
+    """Tokens of a text, whether it begins and ends with them, and the number of tokens up to each sentence end."""
 
     tokens: Int[np.ndarray, "n"]
     begins: bool = True
@@ -33,19 +33,19 @@ class Passage:
 
     @property
     def ends_sentence(self) -> Bool[np.ndarray, "n"]:
-        """Whether a sentence ends with each token."""
+        """Whether each token ends a sentence."""
         ends = np.zeros(len(self.tokens), bool)
         ends[self.sentences - 1] = True
         return ends
 
 
-# Draws a passage of at most so many tokens.
+# Draws a passage from (corpus, maximum number of tokens, rng).
 Cut = Callable[[Corpus, int, np.random.Generator], Passage]
 
 
 @dataclass(frozen=True)
 class WholeSentences:
-    """One to `most` consecutive sentences; those that do not fit are redrawn."""
+    """One to `most` consecutive sentences, redrawn if none fits."""
 
     most: int = 1
     tries: int = 20
@@ -53,16 +53,16 @@ class WholeSentences:
     def __call__(self, corpus: Corpus, longest: int, rng: np.random.Generator) -> Passage:
         for _ in range(self.tries):
             tokens, ends = corpus.passage(int(rng.integers(len(corpus))), longest)
-            fitting = ends[: int(rng.integers(1, self.most + 1))]
-            fitting = fitting[fitting <= len(tokens)]
-            if len(fitting):
-                return Passage(tokens[: fitting[-1]], sentences=fitting)
+            stops = ends[: int(rng.integers(1, self.most + 1))]
+            stops = stops[stops <= len(tokens)]
+            if len(stops):
+                return Passage(tokens[: stops[-1]], sentences=stops)
         return Passage(tokens, ends=False)
 
 
 @dataclass(frozen=True)
 class ManySentences:
-    """Consecutive whole sentences of together `low` · longest to `longest` tokens.
+    """Consecutive whole sentences with a total of `low` · longest to `longest` tokens.
 
     Shorter texts are redrawn; after `tries` draws the longest one is used.
     """
@@ -74,9 +74,9 @@ class ManySentences:
         best: Passage | None = None
         for _ in range(self.tries):
             tokens, ends = corpus.passage(int(rng.integers(len(corpus))), longest)
-            enough = ends[ends >= self.low * longest]
-            if len(enough):
-                stop = enough[int(rng.integers(len(enough)))]
+            stops = ends[ends >= self.low * longest]
+            if len(stops):
+                stop = stops[int(rng.integers(len(stops)))]
                 return Passage(tokens[:stop], sentences=ends[ends <= stop])
             if len(ends) and (best is None or ends[-1] > len(best.tokens)):
                 best = Passage(tokens[: ends[-1]], sentences=ends)
@@ -85,7 +85,7 @@ class ManySentences:
 
 @dataclass(frozen=True)
 class Windows:
-    """Running text cut regardless of sentences: between `low` · longest and `longest` tokens."""
+    """Running text of `low` · longest to `longest` tokens, cut regardless of sentences."""
 
     low: float = 0.6
 
@@ -96,8 +96,8 @@ class Windows:
         if len(tokens) <= skip:
             skip = 0
         stop = min(len(tokens), skip + size)
-        inside = ends[(ends > skip) & (ends <= stop)] - skip
-        return Passage(tokens[skip:stop], begins=skip == 0, ends=bool((ends == stop).any()), sentences=inside)
+        sentences = ends[(ends > skip) & (ends <= stop)] - skip
+        return Passage(tokens[skip:stop], begins=skip == 0, ends=bool((ends == stop).any()), sentences=sentences)
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,13 @@ class EitherCut:
         return (self.first if rng.random() < self.share else self.second)(corpus, longest, rng)
 
 
-# The index of the unit that each token belongs to; units are masked as a whole.
+# The index of each token's unit; units are masked as a whole.
 Unit = Callable[[Tokenizer, Int[np.ndarray, "n"]], Int[np.ndarray, "n"]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to make a batch. A recipe mixes several."""
+    """One way of making batches. A recipe mixes several."""
 
     method: Trainable
     mask: Mask
@@ -130,12 +130,12 @@ class Plan:
     full_noise: float = 0.0  # share of rows at t = 1, where sampling starts
     least_noise: float = 1e-3  # t of the other rows is drawn from U(least_noise, 1)
     weight: float = 1.0
-    # Names of corpora; none: all that no other plan names. A plan without a corpus is dropped.
+    # Names of corpora; empty: all that no other plan names. A plan without a corpus is dropped.
     sources: tuple[str, ...] = ()
 
 
 class Batches(Dataset[tuple[int, Slots]]):
-    """The batches of a run by number: (index of the plan, slots), with only the rows of this process.
+    """The batches of a run by number: (index of the plan, slots), with this process's rows only.
 
     `slots`: B · L of the global batch. `edges` adds a token at both ends of a passage that says whether the text begins
     and ends there.
@@ -154,27 +154,26 @@ class Batches(Dataset[tuple[int, Slots]]):
     ):
         for _, corpus in corpora:
             if corpus.tokenizer != fingerprint(tokenizer):
-                other = f"was packed with another tokenizer ({corpus.meta['vocabulary']} tokens)"
                 raise ValueError(
-                    f"{corpus.folder} {other} than the model's ({tokenizer.vocabulary.base}); pack it again"
+                    f"{corpus.folder} was packed with another tokenizer ({corpus.meta['vocabulary']} tokens) than the "
+                    f"model's ({tokenizer.vocabulary.base}); pack it again"
                 )
         for L in {L for plan in plans for L in plan.lengths}:
             if 2 * edges >= L:
-                raise ValueError(f"rows of {L} slots hold no text{' between two edges' * edges}; raise L")
+                raise ValueError(f"rows of {L} slots have no space for text{' between two edges' * edges}; raise L")
             if slots % L or slots // L % world:
                 raise ValueError(f"a batch of {slots} slots does not divide into rows of {L} over {world} processes")
         self.plans, self.tokenizer, self.slots, self.seed, self.edges = plans, tokenizer, slots, seed, edges
-        self.mine = slice(rank, None, world)
-        opened = [(weight, (corpus, corpus.rarity())) for weight, corpus in corpora]
-        named = {name for plan in plans for name in plan.sources}
+        self.own_rows = slice(rank, None, world)
+        sources = [(corpus.folder.name, (weight, (corpus, corpus.rarity()))) for weight, corpus in corpora]
+        unnamed = {name for name, _ in sources} - {name for plan in plans for name in plan.sources}
         self.sources: dict[int, Weighted[tuple[Corpus, np.ndarray]]] = {}
         for index, plan in enumerate(plans):
-            names = [corpus.folder.name for _, corpus in corpora]
-            fits = [name in plan.sources if plan.sources else name not in named for name in names]
-            if own := [source for source, ours in zip(opened, fits, strict=True) if ours]:
-                self.sources[index] = Weighted(*own)
+            names = plan.sources or unnamed
+            if chosen := [source for name, source in sources if name in names]:
+                self.sources[index] = Weighted(*chosen)
         if not self.sources:
-            raise ValueError(f"no plan draws from {', '.join(corpus.folder.name for _, corpus in corpora)}")
+            raise ValueError(f"no plan draws from {', '.join(name for name, _ in sources)}")
         self.choice = Weighted(*((plans[index].weight, index) for index in self.sources))
 
     def __getitem__(self, step: int) -> tuple[int, Slots]:
@@ -184,8 +183,8 @@ class Batches(Dataset[tuple[int, Slots]]):
         plan = self.plans[index]
         L = plan.lengths[int(length * len(plan.lengths))]
         rows = self.slots // L
-        keys = row_keys(int(fold(key, 2)[0]), rows)[self.mine]
-        t = spread_times(int(fold(key, 3)[0]), rows, plan.least_noise)[self.mine]
+        keys = row_keys(int(fold(key, 2)[0]), rows)[self.own_rows]
+        t = spread_times(int(fold(key, 3)[0]), rows, plan.least_noise)[self.own_rows]
         t = np.where(uniform(fold(keys, 4), 1)[:, 0] < plan.full_noise, np.float32(1), t)
         examples = [self.example(index, L, generator(k)) for k in fold(keys, 5).tolist()]
         slots = plan.method.prepare(examples, L, t, fold(keys, 6), self.tokenizer.vocabulary)
@@ -196,8 +195,8 @@ class Batches(Dataset[tuple[int, Slots]]):
         passage = plan.cut(corpus, L - 2 * self.edges, rng)
         tokens = passage.tokens
         unit = plan.unit(self.tokenizer, tokens) if rng.random() < plan.whole_words else np.arange(len(tokens))
-        about = Units(rarity[tokens], self.tokenizer.is_mark[tokens], passage.ends_sentence)
-        is_prompt = by_unit(plan.mask, unit, about, rng)
+        units = Units(rarity[tokens], self.tokenizer.is_mark[tokens], passage.ends_sentence)
+        is_prompt = by_unit(plan.mask, unit, units, rng)
         if self.edges:
             tokens, is_prompt = with_edges(tokens, is_prompt, passage.begins, passage.ends, self.tokenizer)
         hint, gap_length = plan.telling(is_prompt, rng)
@@ -205,27 +204,27 @@ class Batches(Dataset[tuple[int, Slots]]):
 
     def stream(self, start: int, stop: int, workers: int) -> Iterator[tuple[int, Slots]]:
         """Batches start … stop − 1 in order, prefetched by `workers` processes (0: made in this one)."""
-        ahead, prepare = 4 if workers else None, _leave_interrupts_to_the_main_process
-        options = {"num_workers": workers, "prefetch_factor": ahead, "worker_init_fn": prepare}
+        prefetched, prepare = 4 if workers else None, _ignore_interrupts
+        options = {"num_workers": workers, "prefetch_factor": prefetched, "worker_init_fn": prepare}
         batches: Any = DataLoader(self, batch_size=None, sampler=range(start, stop), **options)  # type: ignore[arg-type]
-        return _ahead(iter(batches)) if workers else iter(batches)
+        return _received_in_a_thread(iter(batches)) if workers else iter(batches)
 
 
-def _leave_interrupts_to_the_main_process(worker: int) -> None:
+def _ignore_interrupts(worker: int) -> None:
     # Ctrl-C reaches every process of the terminal, but the run still needs its last batch before it saves.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _ahead(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
-    """The same batches, received in a thread: unpickling one takes milliseconds in which the device would idle."""
+def _received_in_a_thread(batches: Iterator[tuple[int, Slots]]) -> Iterator[tuple[int, Slots]]:
+    """The same batches: unpickling one takes milliseconds, in which the device would idle."""
     try:
         with ThreadPoolExecutor(1, "ddot-batches-ahead") as thread:
-            coming = thread.submit(next, batches, None)
-            while (batch := coming.result()) is not None:
-                coming = thread.submit(next, batches, None)
+            future = thread.submit(next, batches, None)
+            while (batch := future.result()) is not None:
+                future = thread.submit(next, batches, None)
                 yield batch
     except Exception as error:
-        raise error.with_traceback(None) from None  # which would keep the workers alive
+        raise error.with_traceback(None) from None  # its frames would keep the workers alive
     finally:
         del batches  # ends the workers
 
@@ -234,5 +233,5 @@ def with_edges(
     tokens: Int[np.ndarray, "n"], is_prompt: Bool[np.ndarray, "n"], begins: bool, ends: bool, tokenizer: Tokenizer
 ) -> tuple[Int[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
     """The text between two given tokens: the edge token where it begins or ends, [sep] where it is cut."""
-    marks = [tokenizer.edge if real else tokenizer.vocabulary.sep for real in (begins, ends)]
-    return np.array([marks[0], *tokens, marks[1]], np.int64), np.array([True, *is_prompt, True], bool)
+    first, last = (tokenizer.edge if complete else tokenizer.vocabulary.sep for complete in (begins, ends))
+    return np.array([first, *tokens, last], np.int64), np.array([True, *is_prompt, True], bool)

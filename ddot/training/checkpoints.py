@@ -1,8 +1,8 @@
-"""What a checkpoint holds, and how the checkpoints of a run are kept on disk.
+"""What a checkpoint contains, and how the checkpoints of a run are stored.
 
 A run folder holds step-N/ and `latest`, a link to the newest. A checkpoint step-N/ is a sealed model folder (see
 `network.folder`) with state/ for resuming. It is written under a temporary name, flushed and renamed; `latest` is
-replaced atomically. Killing the program at any moment leaves the last complete checkpoint intact.
+replaced atomically. If the program is killed at any moment, the last complete checkpoint stays intact.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from ddot.network.places import complete_steps, model_folder, read_json
 from ddot.training.config import Run
 from ddot.version import commit
 
-_KEEP = 2  # complete checkpoints of a run
-_UNFINISHED = ".unfinished-"  # folders being written or removed; safe to delete
+_KEEP = 2  # number of complete checkpoints to keep
+_UNFINISHED = ".unfinished-"  # prefix of folders being written or removed; safe to delete
 
 
 def open_run(run: Path, resume: bool) -> Path | None:
@@ -51,7 +51,7 @@ def check_space(run: Path, bytes_needed: int) -> None:
 
 
 def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed: int) -> Path:
-    """Write a checkpoint through `write(folder)`, make it the latest, delete all but the last two."""
+    """Write a checkpoint with `write(folder)`, make it the latest, and delete all but the last two."""
     run.mkdir(parents=True, exist_ok=True)
     final, draft = run / f"step-{step:08d}", run / f"{_UNFINISHED}{step:08d}"
     for stale in run.glob(f"{_UNFINISHED}*"):
@@ -75,7 +75,7 @@ def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed:
         shutil.rmtree(draft, ignore_errors=True)
         raise _not_written(run, str(error)) from None
     for old in complete_steps(run)[:-_KEEP]:
-        # Renamed first: a kill must not leave a partial folder that looks like a checkpoint.
+        # Renamed first: if killed, this must not leave a partial folder that looks like a checkpoint.
         shutil.rmtree(old.rename(run / f"{_UNFINISHED}{old.name}"))
     return final
 
@@ -89,7 +89,7 @@ def save_checkpoint(
     meta: dict[str, Any],
     shard_bytes: int | None,
 ) -> None:
-    """Save `weights`, the model, and `state`, the raw weights and optimizer state that a resumed run starts from."""
+    """Save `weights`, the model, and `state`, the raw weights and optimizer state for resuming."""
 
     def write(folder: Path) -> None:
         (folder / "state").mkdir()
@@ -113,7 +113,7 @@ def checkpoint_meta(
 
 
 def earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, Any]]:
-    """The runs that led to the model this one starts from, oldest first; a checkpoint lists its own."""
+    """The runs that led to the model this run starts from, oldest first; a checkpoint stores this list."""
     if start is None and checkpoint is None:
         return []
     try:
@@ -129,21 +129,21 @@ def earlier_runs(start: str | None, checkpoint: Path | None) -> list[dict[str, A
 
 @contextmanager
 def damaged(folder: Path) -> Iterator[None]:
-    """Turns a damaged checkpoint into a sentence that names the previous one."""
+    """Turns errors about a damaged checkpoint into a sentence that names the previous one."""
     try:
         yield
     except AnotherRun as error:
         raise ValueError(f"{folder} belongs to another run: {error}") from None
     except (ValueError, FileNotFoundError, KeyError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        before = [other for other in complete_steps(folder.parent) if other.name < folder.name]
-        hint = f"remove {folder} to resume from {before[-1].name}" if before else "there is no earlier one"
-        raise ValueError(f"the checkpoint {folder} cannot be read: {what}; {hint}") from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        earlier = [other for other in complete_steps(folder.parent) if other.name < folder.name]
+        hint = f"remove {folder} to resume from {earlier[-1].name}" if earlier else "there is no earlier one"
+        raise ValueError(f"the checkpoint {folder} cannot be read: {reason}; {hint}") from None
 
 
-def _not_written(run: Path, why: str) -> ValueError:
+def _not_written(run: Path, reason: str) -> ValueError:
     return ValueError(
-        f"no checkpoint could be written to {run}: {why}; free some space and resume with --resume "
+        f"no checkpoint could be written to {run}: {reason}; free some space and resume with --resume "
         "(the last complete checkpoint is intact)"
     )
 

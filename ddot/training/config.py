@@ -1,4 +1,4 @@
-"""The configuration of a run as frozen dataclasses, and `--set` overrides. `recipes` has ready-made ones."""
+"""The configuration of a run as frozen dataclasses, and `--set` overrides. `recipes` has ready-made runs."""
 
 import dataclasses
 import types
@@ -15,17 +15,17 @@ from ddot.training.batches import Plan
 
 @dataclass(frozen=True)
 class Data:
-    """Packed corpora under `folder`, drawn from in proportion to their weights.
+    """Packed corpora under `folder`, sampled in proportion to their weights.
 
     A run with `texts` (files or hub names) first packs them into its own folder, with the tokenizer of the model it
-    starts from or a byte-level BPE of `tokens` tokens learnt from them. `dev` is then such a text, too.
+    starts from, or with a byte-level BPE of `tokens` tokens learnt from them. `dev` is then also such a text.
     """
 
     folder: str = ""
     sources: tuple[tuple[str, float], ...] = ()
     texts: tuple[str, ...] = ()
     tokens: int = 4096
-    dev: str | None = None  # a packed corpus that is never trained on
+    dev: str | None = None  # a packed corpus that is not trained on
     edges: bool = True  # a token at both ends: whether the text begins and ends there
     workers: int = 0
 
@@ -75,11 +75,11 @@ class Training:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for wanted, fits, names in _RANGES:
+        for allowed, is_valid, names in _RANGES:
             for name in names.split():
                 value = getattr(self, name)
-                if value is not None and not fits(value):
-                    raise ValueError(f"training.{name} must be {wanted}, got {value}")
+                if value is not None and not is_valid(value):
+                    raise ValueError(f"training.{name} must be {allowed}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ C = TypeVar("C")
 
 
 def override(config: C, settings: Sequence[str]) -> C:
-    """The configuration with "a.b=value" settings applied, typed as the fields are."""
+    """The configuration with "a.b=value" settings applied, parsed by the types of the fields."""
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
@@ -108,7 +108,7 @@ def override(config: C, settings: Sequence[str]) -> C:
 
 
 def _set(config: Any, names: list[str], text: str, path: str) -> Any:
-    """The configuration with the field at `names` parsed from text; `path` is for error messages."""
+    """The configuration with the field at `names` set to the parsed text; `path` is for error messages."""
     fields = [field.name for field in dataclasses.fields(config)]
     if names[0] not in fields:
         raise ValueError(f"there is no setting '{path}'; {type(config).__name__} has {', '.join(fields)}")
@@ -116,13 +116,13 @@ def _set(config: Any, names: list[str], text: str, path: str) -> Any:
     if len(names) > 1:
         if not dataclasses.is_dataclass(value):
             raise ValueError(f"'{path}' goes too deep: {names[0]} has no parts")
-        changed = _set(value, names[1:], text, path)
+        new = _set(value, names[1:], text, path)
     elif dataclasses.is_dataclass(value):
         parts = ", ".join(field.name for field in dataclasses.fields(value))
         raise ValueError(f"'{path}' is a group of settings; set one of its parts: {parts}")
     else:
-        changed = _parse(text, typing.get_type_hints(type(config))[names[0]], path)
-    return dataclasses.replace(config, **{names[0]: changed})
+        new = _parse(text, typing.get_type_hints(type(config))[names[0]], path)
+    return dataclasses.replace(config, **{names[0]: new})
 
 
 def _pair(text: str) -> tuple[float, float]:
@@ -131,11 +131,11 @@ def _pair(text: str) -> tuple[float, float]:
 
 
 def _weighted(text: str) -> tuple[tuple[str, float], ...]:
-    named = [part.partition(":") for part in text.split(",") if part]
-    return tuple((name.strip(), float(weight or 1)) for name, _, weight in named)
+    parts = [part.partition(":") for part in text.split(",") if part]
+    return tuple((name.strip(), float(weight or 1)) for name, _, weight in parts)
 
 
-# How each type of setting is parsed, and how an error message describes it.
+# How each type of setting is parsed, and what error messages call it.
 _READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
     int: (int, "a whole number"),
@@ -157,5 +157,5 @@ def _parse(text: str, kind: Any, path: str) -> Any:
     for read, _ in readers:
         with suppress(ValueError, KeyError):
             return read(text)
-    wanted = [name for _, name in readers] + ["none"] * (type(None) in options)
-    raise ValueError(f"{path} must be {' or '.join(wanted)}, got '{text}'")
+    expected = [name for _, name in readers] + ["none"] * (type(None) in options)
+    raise ValueError(f"{path} must be {' or '.join(expected)}, got '{text}'")

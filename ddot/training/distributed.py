@@ -1,8 +1,8 @@
 """One process or many: process groups, wrapping the network, gathering and distributing its state.
 
-Under torchrun every process holds rows of the same global batch. DDP keeps a copy of the weights in each, FSDP2
-(`training.sharded`) a shard. States are gathered on process 0 and distributed from there, so a run may resume with
-another number of processes.
+Under torchrun, every process has rows of the same global batch. DDP keeps a copy of the weights in each process, FSDP2
+(`training.sharded`) a shard. State is gathered on process 0 and distributed from there, so a run may resume with a
+different number of processes.
 """
 
 import os
@@ -31,7 +31,7 @@ from ddot.network.devices import device_of
 
 @contextmanager
 def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[int, int, torch.device]]:
-    """(rank, world, device) of this process. Under torchrun it joins the process group, unless it already has.
+    """(rank, world, device) of this process. Under torchrun, joins the process group unless it already has.
 
     `patience`: how long processes wait for each other; None: torch's default.
     """
@@ -49,7 +49,7 @@ def processes(device: str, patience: timedelta | None = None) -> Iterator[tuple[
     try:
         yield dist.get_rank(), world, where
     except BaseException as error:
-        # The traceback must not keep a replicated network alive: freed after its process group, it hangs.
+        # The traceback must not keep a replicated network alive: freeing it after its process group hangs.
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
@@ -115,16 +115,16 @@ def distribute_state(model: nn.Module, optimisers: list[torch.optim.Optimizer], 
     set_model_state_dict(model, weights, options=options)
     state: Any = get_optimizer_state_dict(model, optimisers, options=StateDictOptions(full_state_dict=True))
     if flat:
-        given: dict[str, dict[str, Tensor]] = {}
+        saved: dict[str, dict[str, Tensor]] = {}
         for name, value in flat.items():
             kind, *rest = name.split("/", 2)
             if kind == "optimiser":
-                given.setdefault(rest[1], {})[rest[0]] = value
-        if {name: set(entries) for name, entries in given.items()} != {n: set(e) for n, e in state["state"].items()}:
+                saved.setdefault(rest[1], {})[rest[0]] = value
+        if {name: set(entries) for name, entries in saved.items()} != {n: set(e) for n, e in state["state"].items()}:
             raise AnotherRun(
-                "its state is of other optimizers; keep training.matrix_rate and training.only as they were"
+                "its state belongs to other optimizers; keep training.matrix_rate and training.only as they were"
             )
-        state["state"] = given
+        state["state"] = saved
     set_optimizer_state_dict(model, optimisers, state, options=options)
 
 
@@ -134,7 +134,7 @@ def barrier() -> None:
 
 
 def mean(tensor: Tensor) -> Tensor:
-    """The mean over processes, everywhere."""
+    """The mean over processes, on all of them."""
     if not dist.is_initialized():
         return tensor
     total = tensor.clone()
@@ -143,7 +143,7 @@ def mean(tensor: Tensor) -> Tensor:
 
 
 def largest(*values: float) -> list[float]:
-    """The largest value of each number among the processes, on which all agree."""
+    """The maximum of each value over processes, on all of them."""
     if not dist.is_initialized():
         return list(values)
     shared = torch.tensor(values, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")

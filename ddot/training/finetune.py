@@ -1,4 +1,4 @@
-"""`ddot finetune`: a model on a user's own text, in minutes, on a CPU or a GPU. Part of the text is held out."""
+"""`ddot finetune`: train a model on a user's own text for a few minutes, on a CPU or a GPU, holding part of it out."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.network.denoiser import Denoiser
 from ddot.network.devices import device_of
-from ddot.network.folder import load_config, load_weights, save_model
+from ddot.network.folder import load_model, save_model
 from ddot.network.int8 import compress, decompress
 from ddot.network.places import model_folder, read_json
 from ddot.training.batches import Batches, EitherCut, ManySentences, Plan, Windows
@@ -33,23 +33,23 @@ from ddot.training.config import Training
 from ddot.training.learner import Learner
 from ddot.training.optimisers import warm_hold_decay
 
-_HELD_OUT = 0.1  # of the text
+_HELD_OUT = 0.1  # share of the text
 _PIECE = 12  # sentences: longer documents are split into pieces of this size before some are held out
 _LEAST = 200  # minimum number of sentences
-_PASSES = 8.0  # maximum epochs: more would memorise the text
+_PASSES = 8.0  # maximum number of epochs: more would memorise the text
 _SMALL = 20_000_000  # weights: smaller networks are trained whole, larger ones in the upper third of their blocks
 # Interpolations from the old weights to the learnt ones; the best on the held-out text is kept. A few steps of small
 # batches leave noise in the weights, and interpolating back forgets less.
 _SHARES = (1.0, 0.5, 0.2)
-_MEASURING, _FEWEST = 0.2, 6  # share of the time spent on measuring the held-out text; minimum number of its batches
+_MEASURING, _FEWEST = 0.2, 6  # share of the time spent measuring the held-out text; minimum number of its batches
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was learnt: nats per missing token of the held-out text, before and after. `tokens`: of the text learnt.
+    """Nats per missing token of the held-out text, before and after. `tokens`: number of tokens trained on.
 
-    `nats_error` is the standard error of their difference, over batches. `kept` is the share of what was learnt that is
-    in the saved weights: 0 if nothing made the held-out text likelier by more than that error.
+    `nats_error` is the standard error of their difference over batches. `kept` is the share of the change in weights
+    that is saved: 0 if no share made the held-out text more likely by more than that error.
     """
 
     nats_before: float
@@ -72,40 +72,38 @@ def finetune(
     seed: int = 0,
     tell: Callable[[float, dict[str, float]], None] = lambda done, figures: None,
 ) -> Result:
-    """Train a copy of the model in `start` on texts and save it in `output`, in about this many minutes in total.
+    """Train a copy of the model in `start` on the texts and save it in `output`, taking about `minutes` in total.
 
     `tell` is called with the completed share of training and the latest figures. Ctrl-C ends training early and saves
-    what was learnt.
+    the model.
     """
     began = time.perf_counter()
     if not 0 < minutes <= 7 * 24 * 60:
         raise ValueError(f"minutes is {minutes}; it must be more than 0, and at most a week")
     where, folder = device_of(device), model_folder(start)
-    config, tokenizer = load_config(folder), Tokenizer.load(folder)
     train, dev = held_out(pieces(texts), seed)
     with whole_folder(output) as draft, TemporaryDirectory() as work:
-        packed = [pack(some, tokenizer, Path(work, name)) for name, some in (("data", train), ("dev", dev))]
-        model = Denoiser(config)
-        model.load_state_dict(decompress(load_weights(folder, model)))
+        model, tokenizer = load_model(folder)
+        packed = [pack(part, tokenizer, Path(work, name)) for name, part in (("data", train), ("dev", dev))]
         learner = Learner(model, settings(model, where, seed), where, 1)
         plans = plans_for(model)
         batches, dev_batches = (
-            Batches([(1.0, Corpus(Path(work, name)))], some, tokenizer, learner.settings.slots, number)
-            for name, some, number in (("data", plans, seed), ("dev", plans[:1], -1))
+            Batches([(1.0, Corpus(Path(work, name)))], mixed, tokenizer, learner.settings.slots, number)
+            for name, mixed, number in (("data", plans, seed), ("dev", plans[:1], -1))
         )
 
-        def measured(count: int) -> Tensor:
+        def dev_nats(count: int) -> Tensor:
             return learner.batch_losses(plans[:1], dev_batches, count)[:, LOSSES.index("nats")]
 
         first = time.perf_counter()
-        measured(1)
+        dev_nats(1)
         now = time.perf_counter()
         count = affordable(now - first, minutes, learner.settings.dev_batches)
-        before = measured(count)
+        before = dev_nats(count)
         first, now = now, time.perf_counter()
         tell(0.0, {"before": before.mean().item()})
         end = began + 60 * minutes - len(_SHARES) * (now - first) - 10  # to measure again, and save
-        old = _learning(model)
+        old = _trained_weights(model)
         step, most = 0, max(1.0, _PASSES * packed[0]["tokens"] / learner.settings.slots)
         with interruptions(notice="ddot: saving what was learnt; press Ctrl-C again to drop it\n") as interrupted:
             while not interrupted():
@@ -117,11 +115,11 @@ def finetune(
                 learner.update(step, warm_hold_decay(step, done, learner.settings.warmup, learner.settings.decay))
                 step += 1
                 tell(done, dict(zip(LOSSES, losses.tolist(), strict=True)) if index == 0 else {})
-            stopped = interrupted()
-        new, best = _learning(model), (0.0, before, 0.0)
+            was_interrupted = interrupted()
+        new, best = _trained_weights(model), (0.0, before, 0.0)
         for share in _SHARES:
             _set(model, old, new, share)
-            after = measured(count)
+            after = dev_nats(count)
             error = (after - before).std().item() / len(before) ** 0.5
             if after.mean() < min(best[1].mean(), before.mean() - error):
                 best = share, after, error
@@ -129,30 +127,30 @@ def finetune(
         _set(model, old, new, kept)
         tokens, held = (meta["tokens"] for meta in packed)
         nats = before.mean().item(), after.mean().item(), error
-        result = Result(*nats, kept, step, time.perf_counter() - began, tokens, held, stopped)
+        result = Result(*nats, kept, step, time.perf_counter() - began, tokens, held, was_interrupted)
         with writing(output):
-            save_model(compress(learner.weights()), config, tokenizer, _meta(folder, texts, result), draft)
+            save_model(compress(learner.weights()), model.config, tokenizer, _meta(folder, texts, result), draft)
             seal(draft)
     return result
 
 
 def affordable(seconds: float, minutes: float, most: int) -> int:
-    """How many batches to measure, before and for each share, if one takes so many seconds."""
+    """How many batches to measure, before training and for each share, if one takes `seconds`."""
     return max(min(_FEWEST, most), min(most, int(_MEASURING * 60 * minutes / (seconds * (1 + len(_SHARES))))))
 
 
 def pieces(texts: Sequence[str]) -> list[list[str]]:
-    """The sentences of all texts, in pieces of a few."""
-    found: list[list[str]] = []
+    """The sentences of all texts, in pieces of at most twelve."""
+    all_pieces: list[list[str]] = []
     for text in texts:
         lines = list(read(text))
         for document in [" ".join(lines)] if _is_wrapped(lines) else lines:
             parts = sentences(document)
-            found += [parts[first : first + _PIECE] for first in range(0, len(parts), _PIECE)]
-    count = sum(map(len, found))
+            all_pieces += [parts[first : first + _PIECE] for first in range(0, len(parts), _PIECE)]
+    count = sum(map(len, all_pieces))
     if count < _LEAST:
         raise ValueError(f"there are {count} sentences to learn from; give at least {_LEAST}, a few pages")
-    return found
+    return all_pieces
 
 
 def _is_wrapped(lines: Sequence[str]) -> bool:
@@ -162,15 +160,15 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
 
 
 def held_out(all_pieces: list[list[str]], seed: int) -> tuple[list[list[str]], list[list[str]]]:
-    """(pieces to train on, pieces that are held out)."""
+    """(pieces to train on, held-out pieces)."""
     order = generator(seed).permutation(len(all_pieces)).tolist()
-    kept = set(order[: max(1, round(_HELD_OUT * len(all_pieces)))])
-    train = [piece for number, piece in enumerate(all_pieces) if number not in kept]
-    return train, [all_pieces[number] for number in sorted(kept)]
+    dev = set(order[: max(1, round(_HELD_OUT * len(all_pieces)))])
+    train = [piece for number, piece in enumerate(all_pieces) if number not in dev]
+    return train, [all_pieces[number] for number in sorted(dev)]
 
 
 def plans_for(model: Denoiser) -> tuple[Plan, ...]:
-    """Natural blanks, filled as this model fills them; also their lengths, if the model plans lengths."""
+    """Natural blanks, filled the way this model fills them, and their lengths if the model plans them."""
     writes = model.config.order == "outline"
     method, passages = Outline() if writes else FixedLength(), EitherCut(0.85, ManySentences(0.55), Windows(0.8))
     telling = Telling(located=1.0, gap_lengths=0.3 if writes else 1.0)
@@ -181,7 +179,7 @@ def plans_for(model: Denoiser) -> tuple[Plan, ...]:
 
 
 def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
-    """Small batches: on a CPU there is time for a few hundred."""
+    """Settings with small batches: a CPU has time for a few hundred."""
     blocks = model.config.trunk.blocks
     upper = tuple(f"trunk.blocks.{number}." for number in range(blocks - max(1, blocks // 3), blocks))
     small = sum(weight.numel() for weight in model.parameters()) < _SMALL
@@ -192,23 +190,23 @@ def settings(model: Denoiser, device: torch.device, seed: int) -> Training:
 
 
 def _has_bf16(device: torch.device) -> bool:
-    """Whether a device multiplies matrices in bf16: on a CPU that has it, a step takes half the time."""
+    """Whether a device multiplies matrices in bf16, which halves the time of a step on a CPU."""
     if device.type == "cpu":
         return any(vars(torch.cpu).get(f"_is_{name}_supported", bool)() for name in ("avx512_bf16", "amx_tile"))
     return device.type == "cuda" and torch.cuda.is_bf16_supported()
 
 
-def _learning(model: Denoiser) -> dict[str, Tensor]:
-    """A copy of the weights that are trained."""
+def _trained_weights(model: Denoiser) -> dict[str, Tensor]:
+    """A copy of the weights that training changes."""
     return {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 @torch.no_grad()
 def _set(model: Denoiser, old: dict[str, Tensor], new: dict[str, Tensor], share: float) -> None:
-    """Interpolate between old and new weights, rounded as they will be stored."""
-    between = {name: weight.lerp(new[name], share) for name, weight in old.items()} if share else old
+    """Interpolate between the old and the new weights, rounded as they will be stored."""
+    mixture = {name: weight.lerp(new[name], share) for name, weight in old.items()} if share else old
     weights = dict(model.named_parameters())
-    for name, weight in decompress(compress(between)).items():
+    for name, weight in decompress(compress(mixture)).items():
         weights[name].copy_(weight)
 
 

@@ -1,4 +1,4 @@
-"""What a run trains: the network, its optimizers and the moving average of its weights."""
+"""The network in training, its optimizers, and the moving average of its weights."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.files import check_seal
 from ddot.methods.losses import LOSSES
 from ddot.methods.method import Trainable
-from ddot.network.denoiser import Denoiser, compile_blocks
+from ddot.network.denoiser import Denoiser
 from ddot.network.folder import check_weights, load_config, load_tensors, without_values
 from ddot.network.places import read_json
 from ddot.training.batches import Batches, Plan
@@ -26,7 +26,7 @@ from ddot.training.optimisers import Average, make_optimisers
 
 
 class Objective(nn.Module):
-    """The network with its loss as a single module: what is replicated or sharded."""
+    """The network and its loss as one module, which is replicated or sharded."""
 
     def __init__(self, model: Denoiser):
         super().__init__()
@@ -38,7 +38,7 @@ class Objective(nn.Module):
 
 
 class Learner:
-    """One process's part of the training. All processes must call `weights`, `state` and `restore` together."""
+    """One process's part in training. All processes must call `weights`, `state` and `restore` together."""
 
     def __init__(self, model: Denoiser, settings: Training, device: torch.device, world: int):
         freeze_all_but(model, settings.only)
@@ -51,11 +51,6 @@ class Learner:
     @property
     def model(self) -> Denoiser:
         return self.objective.model
-
-    def compile(self) -> None:
-        """Compile the blocks, after `restore`: compiled modules take no new weights."""
-        if self.settings.compile:
-            compile_blocks(self.model)
 
     def gradients(self, method: Trainable, slots: Slots, position_factor: float) -> Float[Tensor, "losses"]:
         """Accumulate the gradients of a batch, part by part. Returns its losses."""
@@ -83,7 +78,7 @@ class Learner:
 
     @torch.no_grad()
     def batch_losses(self, plans: Sequence[Plan], batches: Batches, count: int) -> Float[Tensor, "batches losses"]:
-        """Losses of each of the first batches, the same ones at every call."""
+        """Losses of each of the first `count` batches, the same ones at every call."""
         losses = []
         for step in range(count):
             index, slots = batches[step]
@@ -93,21 +88,21 @@ class Learner:
         return torch.stack(losses)
 
     def mean_losses(self, plans: Sequence[Plan], batches: Batches) -> dict[str, float]:
-        """Losses averaged over the same first batches at every call, and over all processes."""
+        """Losses averaged over the first batches, the same ones at every call, and over all processes."""
         losses = mean(self.batch_losses(plans, batches, self.settings.dev_batches).mean(0))
         return dict(zip(LOSSES, losses.tolist(), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
-        """The model as it would be saved now, whole and on the CPU."""
+        """The weights of the model as it would be saved now, whole and on the CPU."""
         weights = self.average.weights if self.average else dict(self.model.named_parameters())
         return {name: whole(weight) for name, weight in weights.items()}
 
     def state(self) -> dict[str, Tensor]:
-        """What resuming needs beside the model: raw weights and optimizer state, on process 0."""
+        """What resuming needs besides the model: raw weights and optimizer state, on process 0."""
         return whole_state(self.objective, self.optimisers)
 
     def copy(self, weights: dict[str, Tensor]) -> Denoiser:
-        """A network with these weights, neither compiled nor distributed."""
+        """A network with these weights, not compiled and not distributed."""
         model = without_values(self.model.config)
         model.load_state_dict(weights, assign=True)
         return model.to(self.device).eval()
@@ -118,7 +113,7 @@ class Learner:
             meta = read_json(folder / "meta.json")
             same_tokens = fingerprint(Tokenizer.load(folder)) == fingerprint(tokenizer)
             if load_config(folder) != self.model.config or not same_tokens:
-                raise ValueError("its network or vocabulary is not the recipe's; resume with the same settings")
+                raise ValueError("its network or vocabulary differs from the recipe's; resume with the same settings")
             state = load_tensors(folder / "state", "state") if rank == 0 else {}
             saved = load_tensors(folder, "model")
             check_weights(self.model, saved, folder)
@@ -133,17 +128,17 @@ class Learner:
 
 
 def freeze_all_but(model: Denoiser, only: Sequence[str]) -> None:
-    """Train only weights whose names start with one of these; all if none are given."""
+    """Train only weights whose names start with one of these prefixes; all if there are none."""
     weights = dict(model.named_parameters())
-    for start in only:
-        if not any(name.startswith(start) for name in weights):
+    for prefix in only:
+        if not any(name.startswith(prefix) for name in weights):
             parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in weights))
-            raise ValueError(f"training.only: the network has no weights '{start}…'; its parts are {parts}")
+            raise ValueError(f"training.only: the network has no weights '{prefix}…'; its parts are {parts}")
     for name, parameter in weights.items():
         parameter.requires_grad_(not only or name.startswith(tuple(only)))
 
 
 def interleaved(slots: Slots, parts: int) -> Iterator[Slots]:
-    """The rows of a batch in interleaved parts."""
+    """The parts of a batch, with interleaved rows."""
     for i in range(parts):
         yield Slots(**{field.name: getattr(slots, field.name)[i::parts] for field in dataclasses.fields(slots)})

@@ -1,4 +1,4 @@
-"""The training loop, top to bottom in `_train`. Names no method: a run's plans bring their own."""
+"""The training loop, top to bottom in `_train`. It names no method: a run's plans bring their own."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ddot.interrupts import interruptions
+from ddot.network.denoiser import compile_blocks
 from ddot.training.batches import Batches
 from ddot.training.checkpoints import check_space, checkpoint_meta, earlier_runs, open_run, save_checkpoint
 from ddot.training.config import Run
@@ -19,14 +20,14 @@ from ddot.training.setup import build, open_data
 
 
 def train(run: Run, output: Path, resume: bool = False) -> dict[str, Any]:
-    """Train and save. Returns the last logged figures (in process 0), and `interrupted` if it was."""
+    """Train and save. Returns the last logged figures (on process 0), and `interrupted` if it was."""
     with processes(run.training.device) as (rank, world, device):
         check(run, world)
         return _train(run, output, resume, rank, world, device)
 
 
 def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: torch.device) -> dict[str, Any]:
-    """Train in one process. A function of its own: all its objects must be freed before the process group."""
+    """Train in one process. Separate, because all its objects must be freed before the process group."""
     settings = run.training
     checkpoint = open_run(output, resume)
     tokenizer, corpora, dev = open_data(run, output, rank)
@@ -37,8 +38,9 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
 
     learner = Learner(model, settings, device, world)
     step, elapsed = learner.restore(checkpoint, tokenizer, rank) if checkpoint else (0, 0.0)
-    learner.compile()
-    if settings.save_every and rank == 0:  # weights, their average and two moments
+    if settings.compile:  # after restoring: compiled modules take no new weights
+        compile_blocks(learner.model)
+    if settings.save_every and rank == 0:  # weights, their average and two moments, of 4 bytes each
         check_space(output, 16 * sum(parameter.numel() for parameter in model.parameters()))
 
     first_step, saved = step, step if checkpoint else -1
@@ -89,15 +91,15 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
         meter.line(step)
         if settings.save_every and saved != step:
             save()
-    ended = {"interrupted": True} if stop else {}
+    interruption = {"interrupted": True} if stop else {}
     if rank != 0:
-        return ended
+        return interruption
     if checkpoint and first_step == step and not stop:
         print(f"ddot: {output} is already complete at step {step}", file=sys.stderr)
     if stop:
-        kept = "the run is saved; resume it with --resume" if settings.save_every else "nothing is saved"
-        print(f"ddot: interrupted at step {step}; {kept}", file=sys.stderr)
-    return meter.last | ended
+        saving = "the run is saved; resume it with --resume" if settings.save_every else "nothing is saved"
+        print(f"ddot: interrupted at step {step}; {saving}", file=sys.stderr)
+    return meter.last | interruption
 
 
 def check(run: Run, world: int) -> None:

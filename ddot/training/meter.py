@@ -1,6 +1,5 @@
 """What a run reports: a progress bar on stderr, log.jsonl, and optionally TensorBoard."""
 
-import dataclasses
 import json
 import math
 import time
@@ -24,7 +23,6 @@ from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.folder import without_values
 from ddot.training.config import Run
 from ddot.training.distributed import mean, whole
-from ddot.training.previews import Sample
 from ddot.version import extra
 
 
@@ -37,8 +35,8 @@ class Meter:
         self.before = before
         self.last: dict[str, Any] = {}
         self.began = time.monotonic()
-        counted = device.type == "cuda" and not self.settings.only  # `flops` assumes that all weights are trained
-        self.peak = matmul_peak(device) if self.speaks and counted else None
+        has_flops = device.type == "cuda" and not self.settings.only  # `flops` assumes that all weights are trained
+        self.peak = matmul_peak(device) if self.speaks and has_flops else None
         self._reset()
         if self.speaks:
             self.board = _board(output, step) if self.settings.tensorboard else None
@@ -74,7 +72,7 @@ class Meter:
 
     @contextmanager
     def _timed(self, *clocks: str) -> Iterator[None]:
-        """Add the time spent inside to these clocks."""
+        """Add the time spent in the block to these clocks."""
         start = time.monotonic()
         yield
         for clock in clocks:
@@ -92,7 +90,7 @@ class Meter:
         self.counts = not first
 
     def count(self, step: int, losses: Tensor, norm: Tensor, rate_factor: float, slots: Slots) -> None:
-        """Record a step. Figures stay on the device until a line is due."""
+        """Record a step. Figures stay on the device until the next line."""
         B, L = slots.u.shape
         share = self.noise.masked_share(slots.t)[:, None]
         masked = int(((slots.u < share) & (slots.kind != PROMPT)).sum())
@@ -109,15 +107,15 @@ class Meter:
         if self.figures is None:
             return
         values = mean(self.figures / self.steps).tolist()  # waits for the device
-        took = time.monotonic() - self.mark
+        seconds = time.monotonic() - self.mark
         self.last = {
             "step": step,
             **dict(zip(LOSSES, values, strict=True)),
             "gradient": float(whole(self.norm)),
             "rate": self.rate_factor,
-            "slots_per_second": self.slots / took,
-            "waiting": self.waited / took,
-            "utilisation": None if self.peak is None else self.arithmetic / took / (self.peak * self.world),
+            "slots_per_second": self.slots / seconds,
+            "waiting": self.waited / seconds,
+            "utilisation": None if self.peak is None else self.arithmetic / seconds / (self.peak * self.world),
             "seconds": self.elapsed(),
         }
         self._reset()
@@ -138,11 +136,11 @@ class Meter:
         self._write({"step": step, "dev": losses, "seconds": self.elapsed()})
         self._say(f"dev at {step}: " + " ".join(f"{name} {value:.4f}" for name, value in losses.items()))
 
-    def sample(self, step: int, samples: list[Sample]) -> None:
+    def sample(self, step: int, samples: list[dict[str, str]]) -> None:
         """Previews: the prompt, an arrow, the filled text."""
-        self._write({"step": step, "samples": [dataclasses.asdict(sample) for sample in samples]})
+        self._write({"step": step, "samples": samples})
         for sample in samples:
-            self._say(f"{sample.prompt}  →  {sample.filled}")
+            self._say(f"{sample['prompt']}  →  {sample['filled']}")
 
     def _say(self, text: str) -> None:
         if self.speaks:
@@ -175,13 +173,13 @@ def flops(config: DenoiserConfig) -> Callable[[int, int, int], float]:
 
 
 def _rewound(file: Path, step: int) -> Path:
-    """The log truncated after `step`: a resumed run rewrites what a killed one logged after its last checkpoint."""
-    kept = []
-    for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
-        with suppress(ValueError, AttributeError):  # a line cut short by a kill
-            kept += [line + "\n"] * (json.loads(line).get("step", step + 1) <= step)
+    """The log truncated after `step`: a resumed run repeats what a killed one logged after its last checkpoint."""
     if file.is_file():
-        write_whole(file, "".join(kept).encode())
+        lines = []
+        for line in file.read_text(errors="replace").splitlines():
+            with suppress(ValueError, AttributeError):  # a line cut short when the run was killed
+                lines += [line + "\n"] * (json.loads(line).get("step", step + 1) <= step)
+        write_whole(file, "".join(lines).encode())
     return file
 
 
@@ -192,6 +190,6 @@ def _board(output: Path, step: int) -> Any:
 
 
 def matmul_peak(device: torch.device, size: int = 8192) -> float:
-    """Measured floating-point operations per second of a large bf16 matrix product."""
+    """The measured floating-point operations per second of a large bf16 matrix product."""
     a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     return 2.0 * size**3 / Timer("a @ a", globals={"a": a}).blocked_autorange(min_run_time=0.3).mean

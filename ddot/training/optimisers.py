@@ -1,4 +1,4 @@
-"""Muon, the learning-rate schedule, the moving average of weights, and which weights each optimizer gets."""
+"""Muon, the learning-rate schedule, the moving average of weights, and the assignment of weights to optimizers."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from ddot.training.distributed import gathered, sharded_like
 
 
 def orthogonalise(matrices: Float[Tensor, "k m n"]) -> Float[Tensor, "k m n"]:
-    """Each matrix with its singular values pushed towards 1 (five quintic Newton–Schulz steps, in bf16 on a GPU)."""
+    """The matrices with singular values pushed towards 1 (five quintic Newton–Schulz steps, in bf16 on a GPU)."""
     x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
     flat = x.shape[1] > x.shape[2]
     if flat:
@@ -30,7 +30,7 @@ class Muon(torch.optim.Optimizer):
     """Orthogonalised momentum: every direction of a weight matrix moves by the same amount.
 
     The update is scaled to the RMS of AdamW's (0.2 · √max(m, n)), so learning rates carry over. Matrices of one shape
-    are orthogonalised together, in a handful of kernels; sharded weights are gathered for it.
+    are orthogonalised together, in a few kernels; sharded weights are gathered for it.
     `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")` gives the same updates (cosine 0.99997, norms within 0.1%), but
     one matrix at a time, and in bf16 on a CPU too.
     """
@@ -64,10 +64,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def warm_hold_decay(step: int, progress: float, warmup: int, decay: float) -> float:
-    """Factor of the learning rate: rises over `warmup` steps, stays, falls to 0 over the last `decay` of the run."""
-    up = min(1.0, (step + 1) / max(1, warmup))
-    down = min(1.0, max(0.0, 1 - progress) / decay) if decay > 0 else 1.0
-    return min(up, down)
+    """Factor of the learning rate: rises over `warmup` steps, is 1, and falls to 0 over the last `decay` of the run."""
+    rise = min(1.0, (step + 1) / max(1, warmup))
+    fall = min(1.0, max(0.0, 1 - progress) / decay) if decay > 0 else 1.0
+    return min(rise, fall)
 
 
 class Average:

@@ -1,10 +1,7 @@
-"""Previews of a model in training: sentences of a corpus with a block missing, and how the model fills them.
-
-The plan's own method samples, so a preview shows what is trained.
-"""
+"""Previews during training: sentences of a corpus with a block missing, filled by the plan's own method."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -23,18 +20,14 @@ from ddot.training.batches import Batches, Plan, WholeSentences
 _COUNT, _TRIES, _STEPS = 3, 60, 16
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A prompt with its blank shown as ___, the original text, and the model's."""
-
-    prompt: str
-    original: str
-    filled: str
-
-
 @torch.inference_mode()
-def preview(model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: Tokenizer, edges: bool) -> list[Sample]:
-    """The same few blanks at every call, filled by the first plan whose method can fill; none without one."""
+def preview(
+    model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: Tokenizer, edges: bool
+) -> list[dict[str, str]]:
+    """The same few texts at every call, filled by the first plan whose method can fill; none without one.
+
+    Each has a `prompt` with its blank shown as ___, the `original` text, and the text as `filled`.
+    """
     plan, method = next(((plan, plan.method) for plan in plans if isinstance(plan.method, Method)), (None, None))
     if plan is None or method is None:
         return []
@@ -42,8 +35,8 @@ def preview(model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: T
     blanked = replace(plan, mask=Block(L // 4), cut=WholeSentences(), whole_words=1.0, sources=())
     batches = Batches([(1.0, corpus)], [blanked], tokenizer, L, 0, edges)
     draws = (batches.example(0, L, rng) for _ in range(_TRIES))
-    fitting = (each for each in draws if 0 < (~each.is_prompt).sum() < each.is_prompt.sum())
-    examples = [replace(each, gap_length=None) for each in islice(fitting, _COUNT)]
+    suitable = (example for example in draws if 0 < (~example.is_prompt).sum() < example.is_prompt.sum())
+    examples = [replace(example, gap_length=None) for example in islice(suitable, _COUNT)]
     if not examples:
         return []
     *_, last = method.sample(model, examples, L, _STEPS, row_keys(0, len(examples)))
@@ -57,4 +50,7 @@ def preview(model: Denoiser, corpus: Corpus, plans: Sequence[Plan], tokenizer: T
         return " ".join(filter(None, (decoded(run) if given else "___" for run, given in runs)))
 
     texts = method.texts(last, model.vocabulary)
-    return [Sample(shown(e), decoded(e.tokens), decoded(text)) for e, text in zip(examples, texts, strict=True)]
+    return [
+        {"prompt": shown(example), "original": decoded(example.tokens), "filled": decoded(text)}
+        for example, text in zip(examples, texts, strict=True)
+    ]

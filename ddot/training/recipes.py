@@ -1,4 +1,4 @@
-"""Ready-made runs. A recipe is a function that returns a configuration; `--set a.b=value` changes a part of it."""
+"""Ready-made runs. A recipe is a function that returns a configuration; `--set a.b=value` overrides parts of it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,15 +32,16 @@ from ddot.training.config import Data, Run, Training
 
 MOST_MASKS = ((4.0, Block(32)), (2.0, Blocks(2, 4, 0.7)), (1.5, Independent(0.1, 0.9)), (0.2, Nothing()))
 ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))
-# Trained on random starts alone, a network makes texts 8 words too short (located) to 16 too long (free) from a grid.
-# Trained on grids of a single width, it takes a slightly wider grid for a longer text (docs/log.md).
+# A network trained on random starts only produces texts from 8 words too short (located) to 16 too long (free) when it
+# starts from a grid. One trained on grids of a single width mistakes a slightly wider grid for a longer text
+# (docs/log.md).
 EVEN = Stretched(JitteredGrid(0.5), 0.15)
 AS_TEXT = Stretched(AsText(JitteredGrid(0.5)), 0.15)
 STARTS = Mixture((1.0, random_terminal), (1.0, EVEN))
 
 
 def toy() -> Run:
-    """A tiny model on the sentences that ship with the project: CPU, under a minute."""
+    """A tiny model on the sentences that ship with the project, trained on a CPU in under a minute."""
     L = 12
 
     def network(vocabulary: Vocabulary) -> DenoiserConfig:
@@ -58,7 +59,7 @@ def toy() -> Run:
     return Run(
         name="toy",
         network=network,
-        # 1024 tokens: every word of these sentences is one.
+        # With 1024 tokens, every word of these sentences is one token.
         data=Data(texts=(str(Path(__file__).parents[1] / "data" / "toy.txt"),), tokens=1024),
         plans=(Plan(method, masks, telling=Telling(located=0.5), lengths=(L,), full_noise=0.2),),
         training=training,
@@ -79,7 +80,7 @@ def _smollm2(
     planner: str = "grid",
     order: str = "surest",
 ) -> Run:
-    """SmolLM2-135M made bidirectional, with all that DDOT adds. `planner`, `order`: how `infill` fills with it."""
+    """SmolLM2-135M made bidirectional, with all of DDOT's additions. `planner`, `order`: how `infill` uses it."""
 
     def network(vocabulary: Vocabulary) -> DenoiserConfig:
         config = DenoiserConfig.extended(LlamaConfig.smollm2_135m(vocabulary.rows), vocabulary)
@@ -103,9 +104,9 @@ _PROSE, _FORMS = tuple(name for name, _ in PROSE), tuple(name for name, _ in FOR
 def smollm2() -> Run:
     """The embedded model: varied prose, blanks as people leave them, written from left to right after an outline.
 
-    Read causally, the trunk starts from what its base knows: a minute of this brings more than ten minutes of masked
-    tokens read both ways (docs/log.md). The rates are gentle: at three times these the trunk forgot what it knew beyond
-    the corpora. Slots that move, and lengths planned from the prompt read as a text, have a share of their own.
+    Reading causally, the trunk builds on what its base model knows: a minute of this gains more than ten minutes of
+    masked tokens read both ways (docs/log.md). The rates are low: at three times these, the trunk forgot what it knew
+    beyond the corpora. Moving slots, and lengths planned from the prompt read as text, have their own share.
     """
     weight = TokenUnitWeight(at_most=64)
     starts = Mixture((1.0, random_terminal), (1.0, EVEN), (1.0, AS_TEXT))
@@ -131,7 +132,7 @@ def smollm2() -> Run:
             lengths=(32, 64, 128), unit=units, weight=0.06, sources=_PROSE,
         ),
         Plan(moving, Mix(*MOST_MASKS), full, some_told, whole_words=0.9, full_noise=0.15, weight=0.09, sources=every),
-        # A few words and nothing else ask for one sentence: with up to three, texts came out 3 to 7 words too long.
+        # Keywords alone ask for one sentence: with up to three, texts came out 3 to 7 words too long.
         Plan(moving, Keywords(1, 6), WholeSentences(1), some_told, full_noise=0.3, weight=0.03, sources=_FORMS),
         Plan(moving, Natural(), passages, some_told, unit=units, full_noise=0.15, weight=0.03, sources=_PROSE),
     )  # fmt: skip
@@ -142,18 +143,18 @@ def smollm2() -> Run:
 
 
 def smollm2_trunk() -> Run:
-    """Where the compared methods start, as the paper's start from SEDD: SmolLM2-135M as a masked diffusion model of
-    texts of known length. It has seen [pad]s only after a text and predicted none, and no positions that move."""
+    """The start of the compared methods, as SEDD is in the paper: SmolLM2-135M as a masked diffusion model of texts of
+    known length. It has seen [pad]s only after a text, has never predicted one, and has seen no moving positions."""
     run = _compared("smollm2_trunk", FixedLength(), start="runs/base/smollm2")
     return replace(run, training=replace(run.training, seconds=1000.0, rate=1e-3, matrix_rate=2e-3))
 
 
 def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> Run:
-    """A method on the same trunk, data, batch and minutes as the others: the paper's free task, both kinds of mask.
+    """A method with the same trunk, data, batches and minutes as the others: the paper's free task, both kinds of mask.
 
-    (`smollm2_fixed` continues what the trunk was trained for; `smollm2_ar` has not had the trunk's minutes.)
-    A quarter of the batches is Python, so that one training serves the tables of text and of code: lines of a function
-    are missing, located or not, at the L of the benchmark.
+    (`smollm2_fixed` continues what the trunk was trained for; `smollm2_ar` does not have the trunk's minutes.)
+    A quarter of the batches is Python, so that one run serves the tables of text and of code: lines of a function are
+    missing, located or not, at the benchmark's L.
     """
     code = Plan(
         method, Block(12), EitherCut(0.7, WholeSentences(1), Windows(0.6)), Telling(located=0.5), lengths=(CODE_SLOTS,),
@@ -163,14 +164,14 @@ def _compared(name: str, method: Method, start: str = "runs/smollm2_trunk") -> R
     sources = (("news-form", 1.8), ("1bw-real", 0.2), ("review-form", 1.8), ("review-short", 0.2), ("python", 1.0))
     training = replace(
         _SMOLLM2, seconds=300.0, rate=5e-4, matrix_rate=1e-3, added_rate=3e-3, warmup=100, decay=0.5,
-        position_warmup=100, accumulate=2,  # memory for the rows of 2L that LC has
+        position_warmup=100, accumulate=2,  # to fit LC's rows of 2L slots in memory
     )  # fmt: skip
     return _smollm2(name, start, sources, "dev", (text, code), training)
 
 
 def _comparison() -> dict[str, Callable[[], Run]]:
-    """The methods of the tables. The autoregressive one starts from the language model itself, which reads as it does,
-    from left to right."""
+    """The methods of the tables. The autoregressive one starts from the language model itself, which also reads from
+    left to right."""
     weight = TokenUnitWeight(at_most=64)
     ddot = DDOT(terminal=STARTS, position_weight=weight, gap_length_factor=1.0)
     methods: dict[str, Method] = {
@@ -185,8 +186,8 @@ def _comparison() -> dict[str, Callable[[], Run]]:
         "smollm2_flexible": Flexible(),
         "smollm2_expand": ExpandDelete(),
     }
-    made: dict[str, Callable[[], Run]] = {name: partial(_compared, name, method) for name, method in methods.items()}
-    return made | {"smollm2_ar": partial(_compared, "smollm2_ar", Autoregressive(), start="runs/base/smollm2")}
+    runs: dict[str, Callable[[], Run]] = {name: partial(_compared, name, method) for name, method in methods.items()}
+    return runs | {"smollm2_ar": partial(_compared, "smollm2_ar", Autoregressive(), start="runs/base/smollm2")}
 
 
 def _papers(
@@ -211,7 +212,7 @@ def _papers(
 
 
 def _two_stages(size: str, config: Callable[[int], DiTConfig]) -> dict[str, Callable[[], Run]]:
-    """The paper's runs for one size: alignment on general text, then each benchmark's own text."""
+    """The paper's runs for one size: alignment on general text, then training on each benchmark's own text."""
     align = f"sedd_{size}_align"
     stages = {
         align: ("fineweb-edu", f"runs/base/sedd-{size}", 64),
@@ -220,9 +221,9 @@ def _two_stages(size: str, config: Callable[[int], DiTConfig]) -> dict[str, Call
         f"sedd_{size}_yelp": ("yelp", f"runs/{align}", 64),
         f"sedd_{size}_code": ("code", f"runs/{align}_code", 1024),
     }
-    made: dict[str, Callable[[], Run]] = {name: partial(_papers, name, config, *rest) for name, rest in stages.items()}
+    runs: dict[str, Callable[[], Run]] = {name: partial(_papers, name, config, *rest) for name, rest in stages.items()}
     name = f"sedd_{size}_no_ot"
-    return made | {name: partial(_papers, name, config, "1bw", f"runs/{align}", 64, couple=couple_independently)}
+    return runs | {name: partial(_papers, name, config, "1bw", f"runs/{align}", 64, couple=couple_independently)}
 
 
 RECIPES: dict[str, Callable[[], Run]] = {

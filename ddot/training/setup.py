@@ -11,7 +11,7 @@ from ddot.data.shards import Corpus, pack
 from ddot.data.sources import read
 from ddot.data.tokenizer import Tokenizer, learn_bpe
 from ddot.network.denoiser import Denoiser
-from ddot.network.folder import check_sums, check_vocabulary, check_weights, load_config, load_tensors
+from ddot.network.folder import check_vocabulary, load_config, load_weights
 from ddot.network.int8 import decompress
 from ddot.network.places import model_folder
 from ddot.training.config import Run
@@ -25,48 +25,47 @@ def open_data(run: Run, output: Path, rank: int) -> tuple[Tokenizer, list[tuple[
     if data.texts:
         folder, sources, dev = output, (("data", 1.0),), "dev" if data.dev else None
         if rank == 0:
-            given = Tokenizer.load(model_folder(run.start)) if run.start else None
-            given = pack_texts(data.texts, output / "data", given, data.tokens)
+            tokenizer = Tokenizer.load(model_folder(run.start)) if run.start else None
+            tokenizer = pack_texts(data.texts, output / "data", tokenizer, data.tokens)
             if data.dev:
-                pack_texts((data.dev,), output / "dev", given, data.tokens)
+                pack_texts((data.dev,), output / "dev", tokenizer, data.tokens)
         barrier()
     corpora = [(weight, Corpus(folder / name)) for name, weight in sources]
     return Tokenizer.load(corpora[0][1].folder), corpora, Corpus(folder / dev) if dev else None
 
 
-def pack_texts(texts: tuple[str, ...], folder: Path, given: Tokenizer | None, tokens: int) -> Tokenizer:
-    """Pack texts into `folder`. Returns the tokenizer: the given one, or one of `tokens` tokens learnt from the texts.
+def pack_texts(texts: tuple[str, ...], folder: Path, tokenizer: Tokenizer | None, tokens: int) -> Tokenizer:
+    """Pack texts into `folder`. Returns the tokenizer, by default one of `tokens` tokens learnt from the texts.
 
-    A folder packed from the same texts before is kept, even if the texts are gone.
+    A folder already packed from the same texts is kept, even if they no longer exist.
     """
     about: dict[str, Any] = {
         "texts": [Path(text).name for text in texts],
         "contents": [_fingerprint(text) for text in texts],
-        "learnt": None if given else tokens,
+        "learnt": None if tokenizer else tokens,
     }
     if folder.is_dir():
         meta = Corpus(folder).meta
-        about["contents"] = [
-            now or then for now, then in zip(about["contents"], meta.get("contents", ()), strict=False)
-        ]
+        checksums = zip(about["contents"], meta.get("contents", ()), strict=False)
+        about["contents"] = [current or packed for current, packed in checksums]
         if {name: meta.get(name) for name in about} != about:
             raise ValueError(f"{folder} was packed from other texts, or with other tokens; choose another --output")
         return Tokenizer.load(folder)
     documents = [text for source in texts for text in read(source)]
-    tokenizer = given or learn_bpe(documents, tokens)
+    tokenizer = tokenizer or learn_bpe(documents, tokens)
     pack((sentences(text) for text in documents), tokenizer, folder, about=about)
     return tokenizer
 
 
 def _fingerprint(text: str) -> str | None:
-    """A checksum of a file; None for texts that are not a local file."""
+    """A checksum of a local file; None for other sources."""
     return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16] if Path(text).is_file() else None
 
 
 def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
-    """The network a run starts from: fresh, or a model folder's, whose tokenizer is then the run's.
+    """(network, tokenizer) that a run starts from: a new network, or both from a model folder.
 
-    Additions that the folder lacks are initialised, neutrally.
+    Additions that the folder lacks are initialised so that they change nothing.
     """
     torch.manual_seed(run.training.seed)
     if run.start is None:
@@ -78,9 +77,6 @@ def build(run: Run, tokenizer: Tokenizer) -> tuple[Denoiser, Tokenizer]:
     if config.trunk != old.trunk:
         raise ValueError(f"{run.start} has the trunk {old.trunk}; the recipe {run.name} needs {config.trunk}")
     model = Denoiser(config)
-    fresh = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
-    weights = {**fresh, **decompress(load_tensors(folder, "model"))}
-    check_weights(model, weights, folder)
-    check_sums(folder)
-    model.load_state_dict(weights)
+    additions = {name: weight for name, weight in model.state_dict().items() if not name.startswith("trunk.")}
+    model.load_state_dict(decompress(load_weights(folder, model, additions)))
     return model, tokenizer

@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 from ddot.core.records import State
 from ddot.data.shards import pack
 from ddot.data.tokenizer import Tokenizer, learn_bpe
-from ddot.network.convert import convert
-from ddot.network.convert.gguf import from_gguf
+from ddot.network.convert import convert, from_gguf
 from ddot.network.folder import load_model, without_values
 
 SENTENCES = [
@@ -540,7 +539,7 @@ def more(name, *shape):
         (less("blocks.1.norm2.weight"), "blocks.1.norm2.weight"),
         (less("output_layer.linear.bias"), "'output_layer.linear.bias'"),
         (less("sigma_map.mlp.2.bias"), "sigma_map.mlp.2.bias"),
-        (more("blocks.0.attn_qkv.weight", 100, 128), "another shape .*attn_qkv"),
+        (more("blocks.0.attn_qkv.weight", 100, 128), "shape .*attn_qkv"),
         (more("output_layer.linear.weight", 5, 128), "'output_layer.linear.weight' has shape"),
         (more("blocks.0.attn_qkv.bias", 384), "attn_qkv.bias"),
         (more("vocab_embed.embedding", 400, 128), "the checkpoint 399 and"),
