@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, flag, load_model, numbers, show
+from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, flag, numbers, show
+from ddot.cli.serve import Processes, opener
 
 
 @bench.command("coupling")
@@ -115,10 +116,11 @@ def bench_train(
 def bench_serve(
     model: ModelName = None,
     device: Device = None,
+    processes: Processes = None,
     clients: Annotated[str, typer.Option(help="Numbers of clients, separated by commas.")] = "1,4,16,64",
     requests: Annotated[int, typer.Option(min=1, help="Requests of each client.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Stop sending requests after this many seconds.")] = 120.0,
-    no_http: Annotated[bool, flag("--no-http", "Ask only the queue, in this process; needs no web framework.")] = False,
+    no_http: Annotated[bool, flag("--no-http", "Ask the queue without HTTP; needs no web framework.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Requests per second, p50 and p95 of a server with 1, 4, 16 and 64 clients; errors, and answers that differ from
@@ -126,12 +128,12 @@ def bench_serve(
 
     Example: ddot bench serve --clients 1,4 --requests 4
 
-    Example: ddot bench serve --no-http --device cuda --clients 1,64
+    Example: ddot bench serve --no-http --device cuda --processes 2 --clients 1,64
     """
-    from ddot.serve.bench import in_process, measure, served
-
-    many = numbers(clients, "--clients")
+    open_filling, many = opener(model, device, processes), numbers(clients, "--clients")
     if min(many) < 1:
         raise ValueError(f"--clients is {clients}; each must be 1 or more")
-    asking = in_process(lambda: load_model(model, device), max(many)) if no_http else served(model, device, max(many))
+    from ddot.serve.bench import in_process, measure, served
+
+    asking = in_process(open_filling, max(many)) if no_http else served(model, device, max(many), processes)
     show(measure(asking, many, requests, seconds), as_json)

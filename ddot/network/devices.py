@@ -3,8 +3,10 @@
 import torch
 
 
-def device_of(name: str) -> torch.device:
-    """The device of that name, which this machine must have."""
+def device_of(name: str | None) -> torch.device:
+    """The device of that name, which this machine must have; the default is cuda where available."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
