@@ -1623,6 +1623,22 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [("a batch still computed at exit", "self.model.close()", "pass")],
     ),
     (
+        "integration/test_processes.py",
+        "serve/processes.py",
+        [
+            ("processes with unequal work", "key=lambda each: idle[each.process]", "key=lambda each: 0"),
+            (
+                "a dead process that is asked",
+                "if worker.lives:\n                    return",
+                "if True:\n                    return",
+            ),
+            ("work of processes that goes on unwanted", "self._cancel()", "pass"),
+            ("processes that hear Ctrl-C", "(signal.SIG_BLOCK, {signal.SIGINT})", "(signal.SIG_BLOCK, ())"),
+            ("a whole batch in every process", "rows=-(-GPU.rows // many)", "rows=GPU.rows"),
+            ("processes that outlive the server", "_end(self.workers, _PATIENCE)", "pass"),
+        ],
+    ),
+    (
         "unit/test_jobs.py",
         "serve/jobs.py",
         [

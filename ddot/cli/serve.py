@@ -1,12 +1,33 @@
 """The command `serve`."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddot.cli.app import Device, ModelName, app, flag, load_model
+from ddot.cli.app import Device, ModelName, app, check_model, flag, load_model
+
+if TYPE_CHECKING:
+    from ddot.serve.processes import Filling
+
+Processes = Annotated[int | None, typer.Option(help="Processes that share a GPU. Default: 2.")]
+
+
+def opener(model: str | None, device: str | None, processes: int | None) -> "Callable[[], Filling]":
+    """What loads a model and starts the processes that fill requests; torch is not imported until it is called."""
+    from ddot.serve import check_processes
+
+    check_model(model)
+    check_processes(processes, device)
+
+    def open_filling() -> "Filling":
+        from ddot.serve.processes import filling
+
+        return filling(load_model, model, device, processes)
+
+    return open_filling
 
 
 @app.command()
@@ -15,6 +36,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; editors expect 8012, 0 takes any free one.")] = 8012,
     model: ModelName = None,
     device: Device = None,
+    processes: Processes = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the Bearer key to require; or DDOT_API_KEY.")
     ] = None,
@@ -36,4 +58,4 @@ def serve(
         host, port, os.environ.get("DDOT_API_KEY"), api_key_file, tuple(allow_origin), tuple(allow_host),
         queue, time_limit, drain, access_log,
     )  # fmt: skip
-    serve_model(lambda: load_model(model, device), settings)
+    serve_model(opener(model, device, processes), settings)

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, flag, load_model, numbers, show
+from ddot.cli.app import AsJson, Device, ModelName, Steps, bench, flag, numbers, show
+from ddot.cli.serve import Processes, opener
 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds to measure.")]
 
@@ -108,10 +109,11 @@ def bench_train(
 def bench_serve(
     model: ModelName = None,
     device: Device = None,
+    processes: Processes = None,
     clients: Annotated[str, typer.Option(help="Comma-separated numbers of clients.")] = "1,4,16,64",
     requests: Annotated[int, typer.Option(min=1, help="Requests per client.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, help="Stop sending requests after this many seconds.")] = 120.0,
-    no_http: Annotated[bool, flag("--no-http", "Use the queue in this process; needs no web framework.")] = False,
+    no_http: Annotated[bool, flag("--no-http", "Use the queue without HTTP; needs no web framework.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Requests per second, p50 and p95 latency of a server with 1, 4, 16 and 64 clients; errors, and answers that
@@ -119,13 +121,13 @@ def bench_serve(
 
     Example: ddot bench serve --clients 1,4 --requests 4
 
-    Example: ddot bench serve --no-http --device cuda --clients 1,64
+    Example: ddot bench serve --no-http --device cuda --processes 2 --clients 1,64
     """
-    from ddot.serve.bench import in_process, measure, served
-
-    counts = numbers(clients, "--clients")
+    open_filling, counts = opener(model, device, processes), numbers(clients, "--clients")
     if min(counts) < 1:
         raise ValueError(f"--clients is {clients}; each must be at least 1")
+    from ddot.serve.bench import in_process, measure, served
+
     most = max(counts)
-    server = in_process(lambda: load_model(model, device), most) if no_http else served(model, device, most)
+    server = in_process(open_filling, most) if no_http else served(model, device, most, processes)
     show(measure(server, counts, requests, seconds), as_json)

@@ -207,7 +207,7 @@ def load(
         raise Mistake(lambda say: f"model is {say.value(model)}; wanted a folder, owner/name on the hub, or nothing")
     one_of("precision", precision, PRECISIONS)
     folder = find(model)
-    where = device_of(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
+    where = device_of(device)
     can = where.type == "cpu" and available()
     if precision == "int8" and not can:
         raise Mistake(

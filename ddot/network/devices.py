@@ -3,8 +3,10 @@
 import torch
 
 
-def device_of(name: str) -> torch.device:
-    """The device of that name; refused if this machine does not have it."""
+def device_of(name: str | None) -> torch.device:
+    """The device of that name, cuda if available by default; refused if this machine does not have it."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING
 from ddot.version import install_command
 
 if TYPE_CHECKING:
-    from ddot.infill.model import Model
+    from ddot.serve.processes import Filling
+
+MOST_PROCESSES = 16  # of one GPU: each fills 4 of the 64 requests
+
+
+def check_processes(processes: int | None, device: str | None) -> None:
+    """Refuse a number of processes that no device has, or this one does not."""
+    if processes is None:
+        return
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise ValueError(f"--processes is {processes}; it must be between 1 and {MOST_PROCESSES}")
+    if device is not None and device.partition(":")[0] != "cuda":
+        raise ValueError(
+            f"--processes is for a GPU, and the device is {device}: a CPU has a process for each core; leave it out"
+        )
 
 
 @dataclass(frozen=True)
@@ -40,12 +54,12 @@ class ServerSettings:
             raise ValueError("the API key in DDOT_API_KEY is empty; give one, or unset the variable")
 
 
-def serve(load: "Callable[[], Model]", settings: ServerSettings) -> None:
-    """Serve the model that `load` returns until Ctrl-C. The address is bound first: loading takes seconds."""
+def serve(open_filling: "Callable[[], Filling]", settings: ServerSettings) -> None:
+    """Fill requests there until Ctrl-C. The address is bound first: loading a model takes seconds."""
     try:
         from ddot.serve.server import run
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"):
             raise
         raise ValueError(f"serving needs the extra `serve`: {install_command('serve')}") from None
-    run(load, settings)
+    run(open_filling, settings)

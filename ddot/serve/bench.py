@@ -1,6 +1,6 @@
 """`ddot bench serve`: clients that each send a request as soon as they have an answer.
 
-They ask a real server or, where there is no web framework, its queue (`serve.jobs`, `serve.shared`) in this process.
+They ask a real server or, where there is no web framework, its queue and processes (`serve.jobs`, `serve.processes`).
 """
 
 import asyncio
@@ -23,8 +23,9 @@ import numpy as np
 
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
+from ddot.network.devices import device_of
 from ddot.serve.jobs import Work
-from ddot.serve.processes import Filling
+from ddot.serve.processes import Filling, processes_on
 
 # No two clients send the same text at the same time: equal texts would be filled once.
 _PEOPLE = ("gardener", "piano teacher", "bus driver", "young doctor", "painter", "retired judge", "baker", "smith")
@@ -43,17 +44,21 @@ _PATIENCE = 300.0  # seconds for an answer
 
 
 class Asked(NamedTuple):
-    """The server under test: results of a text (None on failure), and the process that computes them."""
+    """The server under test: results of a text (None on failure), the process that computes them, and how many
+    processes have a model of their own."""
 
     results: Callable[[str], Any]
     process: int
+    copies: int = 1
 
 
 @contextmanager
-def served(model: str | None, device: str | None, queue: int) -> Iterator[Asked]:
+def served(model: str | None, device: str | None, queue: int, processes: int | None = None) -> Iterator[Asked]:
     """A `ddot serve` in a process of its own."""
-    options = [*(["--model", model] if model else []), *(["--device", device] if device else [])]
-    command = [sys.executable, "-m", "ddot", "serve", "--port", "0", "--queue", str(queue), *options]
+    copies = processes_on(device_of(device), processes)
+    given = {"--model": model, "--device": device, "--processes": processes, "--queue": queue}
+    options = [str(part) for option in given.items() if option[1] is not None for part in option]
+    command = [sys.executable, "-m", "ddot", "serve", "--port", "0", *options]
     with subprocess.Popen([*command, "--time-limit", str(_PATIENCE)], stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
@@ -61,15 +66,15 @@ def served(model: str | None, device: str | None, queue: int) -> Iterator[Asked]
             found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
             if not found:
                 raise ValueError(f"the server did not start: {line.strip()}")
-            yield Asked(lambda text: _post(int(found[1]), text), server.pid)
+            yield Asked(lambda text: _post(int(found[1]), text), server.pid, copies)
         finally:
             server.terminate()
 
 
 @contextmanager
-def in_process(load: Callable[[], Model], queue: int) -> Iterator[Asked]:
-    """The queue of a server and its workers, on threads of this process."""
-    filling = Filling(load())
+def in_process(open_filling: Callable[[], Filling], queue: int) -> Iterator[Asked]:
+    """The queue of a server on threads of this process, and its workers."""
+    filling = open_filling()
     loop, work = asyncio.new_event_loop(), Work(filling.at_once, queue, _PATIENCE)
 
     async def fill(text: str) -> list[dict[str, Any]]:
@@ -85,7 +90,7 @@ def in_process(load: Callable[[], Model], queue: int) -> Iterator[Asked]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield Asked(results, os.getpid())
+        yield Asked(results, os.getpid(), filling.copies)
     finally:
         work.close()
         filling.close()
@@ -108,7 +113,9 @@ def measure(
     beside other programs, a second thread may get no more of them.
     """
     with asking as asked:
-        alone = {text: asked.results(text) for text in TEXTS[: max(clients) + requests - 1]}
+        # As often as there are copies, which take turns: each prepares itself for texts of a new size.
+        texts = [text for text in TEXTS[: max(clients) + requests - 1] for _ in range(asked.copies)]
+        alone = {text: asked.results(text) for text in texts}
         rows = [_row(asked, many, requests, seconds, alone) for many in clients]
     return [{**row, "times_first": row["per_second"] / rows[0]["per_second"]} for row in rows]
 

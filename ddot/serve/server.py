@@ -6,7 +6,6 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from ddot.serve.connections import Connection
 from ddot.serve.jobs import Work
 
 if TYPE_CHECKING:
-    from ddot.infill.model import Model
+    from ddot.serve.processes import Filling
 
 _PATIENCE = 5  # seconds to finish sending replies after the drain time
 
@@ -41,7 +40,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(load: "Callable[[], Model]", settings: ServerSettings) -> None:
+def run(open_filling: "Callable[[], Filling]", settings: ServerSettings) -> None:
     key = settings.api_key if settings.api_key_file is None else api_key_in(settings.api_key_file)
     access = Access(key, settings.origins, (*(name.lower() for name in settings.hosts), settings.host.lower()))
     with listening(settings.host, settings.port) as listener:
@@ -51,25 +50,23 @@ def run(load: "Callable[[], Model]", settings: ServerSettings) -> None:
                 "--api-key-file to ask for a key",
                 file=sys.stderr,
             )
-        model = load()  # only now is torch imported: mistakes in the options are told at once
-        from ddot.serve.app import make_app
-        from ddot.serve.processes import Filling
+        with closing(open_filling()) as filling:  # only now is torch imported: mistakes in the options are told at once
+            from ddot.serve.app import make_app
 
-        model.name = Path(model.name).name if Path(model.name).is_dir() else model.name  # no paths
-        filling = Filling(model)
-        work = Work(filling.at_once, settings.queue, settings.time_limit)
-        config = uvicorn.Config(
-            make_app(filling, work, access, settings.access_log),
-            http=Connection,
-            ws="none",
-            log_level="critical",  # errors are reported by `replies`
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=int(settings.drain) + _PATIENCE,
-        )
-        print(f"ddot: {model.name} is at {address(listener)} (Ctrl-C stops it)", file=sys.stderr, flush=True)
-        with closing(filling), suppress(KeyboardInterrupt):
-            _Server(config, work, settings.drain).run(sockets=[listener])
+            work = Work(filling.at_once, settings.queue, settings.time_limit)
+            config = uvicorn.Config(
+                make_app(filling, work, access, settings.access_log),
+                http=Connection,
+                ws="none",
+                log_level="critical",  # errors are reported by `replies`
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(settings.drain) + _PATIENCE,
+            )
+            there = f"{filling.model.name} is at {address(listener)}"
+            print(f"ddot: {there} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+            with suppress(KeyboardInterrupt):
+                _Server(config, work, settings.drain).run(sockets=[listener])
         print("ddot: stopped", file=sys.stderr)
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from ddot.infill import answers
 from ddot.infill.answers import Answers
-from ddot.infill.engine import Step, Steps
+from ddot.infill.engine import Shape, Step, Steps
 from ddot.infill.model import Model
 from ddot.infill.request import Request
 from ddot.infill.scheduler import chunks, inside
@@ -24,10 +24,10 @@ UnderWay = tuple[Steps[list[Answers]], list[Waiting]]
 
 
 class Shared(Model):
-    """The same model. Use it from one thread for each request."""
+    """The same model, in batches of a shape of its own if one is given. Use it from one thread for each request."""
 
-    def __init__(self, model: Model):
-        super().__init__(model.denoiser, model.tokenizer, model.name, model.threads, model.engine.shape)
+    def __init__(self, model: Model, shape: Shape | None = None):
+        super().__init__(model.denoiser, model.tokenizer, model.name, model.threads, shape or model.engine.shape)
         self.lock = threading.Lock()
         self.waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self.worker = threading.Thread(target=self._work, daemon=True, name="batches")

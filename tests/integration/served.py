@@ -46,8 +46,10 @@ def small_model(where: Path, writes: bool = False) -> Path:
 class Served:
     """The process, on a port of its own."""
 
+    program: tuple[str, ...] = ("-m", "ddot", "serve", "--port", "0")
+
     def __init__(self, *arguments: object, key: str | None = None):
-        command = [sys.executable, "-m", "ddot", "serve", "--port", "0", *map(str, arguments)]
+        command = [sys.executable, *self.program, *map(str, arguments)]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -1,19 +1,33 @@
-"""Requests filled in processes get the answers of one; those nobody wants end; a process that dies takes one along."""
+"""Requests filled in processes get the answers of one; those nobody wants end; a process that dies takes few along."""
 
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 
 import pytest
-from served import small_model
+import torch
+from served import LONG, Served, small_model
 
 import ddot
+from ddot.infill.engine import GPU, Shape
+from ddot.infill.model import Model
+from ddot.infill.passes import together
 from ddot.infill.scheduler import result_of
-from ddot.serve.processes import Filling
+from ddot.infill.settings import Settings
+from ddot.serve import processes
+from ddot.serve.processes import Filling, Spawn
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+SHAPE = Shape(4, 32, 256)  # of the batches in processes that are spawned, as for a GPU
+TEXTS = ("The ___ boat", "My sister ___{2} the garden ___.", "It ___{3,5} at dawn, and ___", "___ rains.")
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +42,46 @@ def filling(model):
     made.close()
 
 
-def fills(model, text):
-    found = yield from model.steps(model.request(text))
+@pytest.fixture(scope="module")
+def writing(tmp_path_factory):
+    """The folder of a model that writes, as the embedded one does: requests share a standing batch."""
+    return small_model(tmp_path_factory.mktemp("spawned") / "tiny", writes=True)
+
+
+@pytest.fixture(scope="module")
+def spawned(writing):
+    model = ddot.load(writing, device="cpu")
+    model.name = "named here"
+    with closing(Filling(model, Spawn(partial(ddot.load, writing, "cpu"), 2, SHAPE))) as made:
+        yield made
+
+
+def fills(model, text, **settings):
+    found = yield from model.steps(model.request(text, Settings(**settings)))
     return [each.infill for each in found.best]
 
 
-def process(model, _):
+def long(model, _):
     yield []
+    return (yield from fills(model, **{name: LONG[name] for name in ("text", "n", "temperature")}))
+
+
+def process(model, _):
+    yield [os.getpid()]
     return os.getpid()
+
+
+def about(model, _):
+    """What holds in the process."""
+    yield []
+    frameworks = {"fastapi", "pydantic", "starlette", "uvicorn"} & set(sys.modules)
+    deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return model.name, sorted(frameworks), deaf, os.getpgrp() == os.getpid()
+
+
+def busy(model, _):
+    yield []
+    return together(model.engine).busy
 
 
 def endless(model, path):
@@ -54,6 +100,25 @@ def deadly(model, _):
 def faulty(model, _):
     yield []
     raise ZeroDivisionError("nothing to divide by")
+
+
+def no_model():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def eventually(holds):
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def has_ended(number):
+    """Whether a process is gone, or only waits to be asked for its status."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def test_answers_come_from_other_processes_and_are_the_same(model, filling):
@@ -93,7 +158,141 @@ def test_processes_end_with_the_one_that_started_them(model):
     next(first), next(second)
     numbers = [result_of(first), result_of(second)]
     made.close()
-    end = time.monotonic() + 20
-    while {each.pid for each in multiprocessing.active_children()} & set(numbers):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert not {each.pid for each in multiprocessing.active_children()} & set(numbers)
+
+
+def test_spawned_processes_answer_as_one_alone_several_requests_at_a_time(writing, spawned):
+    assert (spawned.at_once, spawned.copies) == (8, 2)
+    model = ddot.load(writing, device="cpu")
+    alone = Model(model.denoiser, model.tokenizer, shape=SHAPE)
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(result_of, spawned.start(fills, text)) for text in TEXTS * 2]
+        assert [each.result(60) for each in found] == [result_of(fills(alone, text)) for text in TEXTS] * 2
+    with pytest.raises(ValueError, match="no blank"):
+        result_of(spawned.start(fills, "no blank"))
+    with pytest.raises(ZeroDivisionError):
+        result_of(spawned.start(faulty, None))
+    assert result_of(spawned.start(about, None)) == ("named here", [], True, True)
+
+
+def test_spawned_processes_get_as_many_requests_each(spawned):
+    under_way = [spawned.start(process, None) for _ in range(6)]
+    where = [next(each)[0] for each in under_way]
+    assert sorted(Counter(where).values()) == [3, 3]
+    assert os.getpid() not in where
+    ended = [each for each, number in zip(under_way, where, strict=True) if number == where[0]]
+    assert {result_of(each) for each in ended} == {where[0]}
+    again = [spawned.start(process, None) for _ in range(3)]
+    assert {next(each)[0] for each in again} == {where[0]}
+    for each in (*under_way, *again):
+        each.close()
+
+
+def test_what_nobody_wants_ends_in_spawned_processes(spawned, tmp_path):
+    for number in range(9):  # more often than there are connections
+        steps = spawned.start(endless, tmp_path / str(number))
+        next(steps)
+        steps.close()
+        assert (tmp_path / str(number)).read_text() == "closed"
+    under_way = [spawned.start(long, None) for _ in range(2)]
+    for each in under_way:
+        next(each)
+        next(each)  # a quarter of a second later
+        each.close()
+    eventually(lambda: not any(result_of(spawned.start(busy, None)) for _ in range(2)))
+
+
+def test_a_spawned_process_that_dies_leaves_its_requests_to_the_others(writing, tmp_path):
+    model = ddot.load(writing, device="cpu")
+    with closing(Filling(model, Spawn(partial(ddot.load, writing, "cpu"), 2, Shape(2, 32, 256)))) as made:
+        first, second = (made.start(endless, tmp_path / name) for name in ("first", "second"))
+        next(first), next(second)
+        third = made.start(process, None)
+        dead = next(third)[0]
+        os.kill(dead, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="has died"):
+            result_of(first)
+        third.close()
+        next(second), second.close()
+        assert (tmp_path / "second").read_text() == "closed"
+        left = {result_of(made.start(process, None)) for _ in range(5)}
+        assert len(left) == 1
+        assert dead not in left
+        assert result_of(made.start(fills, "___ rains.")) != []
+        with pytest.raises(RuntimeError, match="has died"):
+            result_of(made.start(deadly, None))
+        with pytest.raises(RuntimeError, match="start the server again"):
+            result_of(made.start(process, None))
+    assert {dead, *left}.isdisjoint(each.pid for each in multiprocessing.active_children())
+
+
+def test_processes_that_cannot_start_are_told_of(writing, monkeypatch):
+    before = set(multiprocessing.active_children())
+    with pytest.raises(ChildProcessError, match="exit status -9"):
+        Filling(ddot.load(writing, device="cpu"), Spawn(no_model, 1, SHAPE))
+    # As if there were a GPU, which the processes do not find.
+    monkeypatch.setattr(processes, "device_of", torch.device)
+    loaded = []
+    with pytest.raises(ValueError, match="there is no cuda:1 here"):
+        processes.filling(
+            lambda name, device: loaded.append(device) or ddot.load(name, device), str(writing), "cuda:1", 2
+        )
+    assert loaded == ["cpu"]
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_a_gpu_is_shared_by_processes_and_a_cpu_has_one_for_each_core(writing, monkeypatch):
+    with pytest.raises(ValueError, match="leave it out"):
+        processes.filling(ddot.load, str(writing), "cpu", 2)
+    plain = processes.filling(ddot.load, str(writing), "cpu", None)
+    assert (plain.model.name, plain.workers, plain.copies) == ("tiny", [], 1)
+    asked = []
+    monkeypatch.setattr(processes, "Filling", lambda _, spawn: asked.append(spawn))
+    monkeypatch.setattr(processes, "device_of", lambda _: torch.device("cuda"))
+    for many in (None, 3):
+        processes.filling(lambda name, _: ddot.load(name, "cpu"), str(writing), None, many)
+    assert [(spawn.processes, spawn.shape.rows, spawn.at_once) for spawn in asked] == [(2, 32, 64), (3, 22, 66)]
+    assert {spawn.shape.portion for spawn in asked} == {GPU.portion}
+
+
+class ServedFromProcesses(Served):
+    """A server as it would be on a GPU, in a group of its own."""
+
+    program = (
+        "-c",
+        """
+import os, sys
+from functools import partial
+import ddot
+from ddot.infill.engine import Shape
+from ddot.serve import ServerSettings, serve
+from ddot.serve.processes import Filling, Spawn
+os.setpgrp()
+load = partial(ddot.load, sys.argv[1], "cpu")
+serve(lambda: Filling(load(), Spawn(load, 1, Shape(2, 32, 256))), ServerSettings(port=0))
+""",
+    )
+
+    @property
+    def workers(self):
+        return [
+            int(each) for each in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_finishes_what_is_at_work_and_leaves_no_process(writing, how):
+    server, replies = ServedFromProcesses(writing), []
+    workers = server.workers
+    assert workers
+    body = {"text": "The boat ___{2} and " * 10, "n": 2}
+    asking = threading.Thread(target=lambda: replies.append(server.ask("POST", "/v1/infill", body)[0]))
+    if how == signal.SIGTERM:
+        asking.start()
+        eventually(lambda: server.health()["at_work"])
+    os.killpg(server.process.pid, how)
+    out, said = server.process.communicate(timeout=30)
+    if how == signal.SIGTERM:
+        asking.join(20)
+        assert (replies, server.process.returncode, out, said) == ([200], 0, "", "ddot: stopped\n")
+    eventually(lambda: all(map(has_ended, workers)))

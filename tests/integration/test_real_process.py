@@ -32,6 +32,7 @@ MISTAKES = [
     "plot trajectories 'no blank'", "plot trajectories --from missing.json", "tables missing.jsonl",
     "plot quality missing.jsonl", "finetune missing.txt --output out", "serve --port 99999",
     "serve --api-key-file missing", "serve --api-key-file pipe", "serve --port 0 --model nowhere",
+    "serve --port 0 --processes 0", "serve --port 0 --device cpu --processes 2", "bench serve --processes 17",
     # From here on torch is imported first.
     "infill 'a ___' --device tpu", "infill --input good.jsonl --output pipe", "train nothing --output out",
 ]  # fmt: skip

@@ -1,11 +1,12 @@
 """Requests that share batches get the answers they would get alone; whoever leaves or fails disturbs nobody."""
 
+import os
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -102,20 +103,25 @@ def test_a_server_is_measured(folder):
     assert rows[0]["times_first"] == 1
 
 
+def test_every_copy_of_a_model_fills_every_text_before_it_is_measured():
+    texts = []
+    asked = bench.Asked(lambda text: texts.append(text) or [], os.getpid(), copies=3)
+    bench.measure(nullcontext(asked), (1,), 2, 60.0)
+    assert texts == [text for text in bench.TEXTS[:2] for _ in range(3)] + list(bench.TEXTS[:2])
+
+
 # Sharing batches as on a GPU, on a machine that has no web framework.
 WITHOUT_A_FRAMEWORK = """
 import sys, threading
 sys.modules |= dict.fromkeys(["fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"])
 import ddot
 from ddot.infill.engine import Shape
-from ddot.infill.model import Model
 from ddot.serve import bench, processes, shared
 class Batches(processes.Filling):
-    def __init__(self, model):
-        model = shared.Shared(Model(model.denoiser, model.tokenizer, shape=Shape(4, 32, 256)))
-        self.model, self.at_once, self.workers = model, 4, []
-bench.Filling = Batches
-for row in bench.measure(bench.in_process(lambda: ddot.load(sys.argv[1], "cpu"), 5), (1, 5), 2, 60.0):
+    def __init__(self):
+        model = shared.Shared(ddot.load(sys.argv[1], "cpu"), Shape(4, 32, 256))
+        self.model, self.at_once, self.copies, self.workers = model, 4, 1, []
+for row in bench.measure(bench.in_process(Batches, 5), (1, 5), 2, 60.0):
     print(row["clients"], row["requests"], row["errors"], row["different_answers"])
 assert "batches" not in [thread.name for thread in threading.enumerate()]
 """
