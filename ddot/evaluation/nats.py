@@ -52,11 +52,12 @@ def measure(
         task = {"dataset": dataset, "split": split, "task": "located", "steps": 1, "seed": 0, "items": len(items)}
         prompts = [item.prompted(tokenizer, True) for item in items]
         totals, end = {}, dict[str, float]()
-        if model.config.order == "outline":
-            totals[NATS], (nats, blanks) = after_outline(model, prompts)
-            end = {"nats_end": nats / max(1, blanks)}
-        else:
-            totals[NATS] = both_sides(model, prompts)
+        with model.half_precision():
+            if model.config.order == "outline":
+                totals[NATS], (nats, blanks) = after_outline(model, prompts)
+                end = {"nats_end": nats / max(1, blanks)}
+            else:
+                totals[NATS] = both_sides(model, prompts)
         if language_model is not None:
             totals[BASE] = before_only(language_model, items)
         for method, (nats, tokens) in totals.items():
