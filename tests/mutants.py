@@ -834,7 +834,10 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "infill/draft.py",
         [
             ("blanks that end too soon", "ends = RULES if missing == 0 and", "ends = RULES if"),
-            ("drafts of which the worst is expected", "self.fluency(_AT_BEST)", "self.fluency()"),
+            ("drafts that give up at once", "self.fluency() < best - _WORSE", "self.fluency() < best"),
+            ("tokens that earn nothing", "+ len(chances) * (_A_TOKEN_OF_A_SENTENCE", "+ 0 * (_A_TOKEN_OF_A_SENTENCE"),
+            ("sentences told from words", "if is_sentence else _A_TOKEN)", "if not is_sentence else _A_TOKEN)"),
+            ("places beyond the next", "self.done = self.now == self.count", "self.done = self.now == len(self.gaps)"),
             (
                 "too many words",
                 "self._closing(tokens) if blank.most is not None and words >= blank.most else LATER + kind",
@@ -876,15 +879,22 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "losers that others give up for",
-                "if each.race and each.draft.done and not each.behind:",
-                "if each.race and each.draft.done:",
+                "if candidate.window.draw < CANDIDATES and not candidate.behind:",
+                "if candidate.window.draw < CANDIDATES:",
             ),
             ("losers that catch up", "each.behind |= each.draft", "each.behind = each.draft"),
             (
                 "nobody gives up",
-                "each.draft.done = each.behind and each.window.wants_one",
-                "pass",
+                "each.gave_up = each.draft.done = each.behind and",
+                "each.gave_up = each.draft.done = False and",
             ),
+            ("answers fewer than wanted", "is_behind(race.best_of(each.window.wanted))", "is_behind(race.best)"),
+            (
+                "as many texts as candidates",
+                "self.written[tuple(candidate.draft.written[0].tokens)]",
+                "self.written[id(candidate)]",
+            ),
+            ("races that more candidates change", "if candidate.window.draw < CANDIDATES and not", "if not"),
             ("outlines that are told nothing", "length[gap.after] = gap.told", "pass"),
             ("no end in the score", "found[mine[-1]] += likely[done:]", "pass"),
             (
@@ -915,10 +925,14 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             ("texts that wait for ever", "at_once=passes == seen", "at_once=False"),
             ("words avoided and no other way to say it", "and not each.window.settings.avoid", "and True"),
-            ("rows that leave and change how others round", "if len(each.gaps) == 1\n", "if True\n"),
-            ("races that more candidates change", "and each.window.draw < CANDIDATES", "and True"),
-            ("answers fewer than wanted", "if not (each.behind and each.window.wants_one)}", "if not each.behind}"),
-            ("nobody races", "each.race = shared", "pass"),
+            ("rows that leave and change how others round", "if each.draft.count == 1 and", "if True and"),
+            ("answers that gave up", "if not each.gave_up}", "if True}"),
+            ("nobody races", "each.race = race", "pass"),
+            (
+                "text after a place that is not filled yet",
+                "for after in view.after if after > place)",
+                "for after in places if after > place)",
+            ),
             ("texts of somebody who has left", "if each not in asked]", "if True]"),
             ("texts judged with any others", "if each.size == mine.size and each is not mine]", "if each is not mine]"),
         ],

@@ -12,9 +12,10 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
 from ddot.infill.passes import CANDIDATES
 from ddot.infill.request import Request
+from ddot.infill.scoring import Tokens
 from ddot.infill.spacing import set_fills
-from ddot.infill.template import avoided, lock
-from ddot.infill.view import SLOTS, raw_fill, view, window
+from ddot.infill.template import Blank, avoided, lock
+from ddot.infill.view import SLOTS, View, raw_fill, view, window
 from ddot.infill.writing import WARMER, forced, judge, shown, write
 
 _QUICKLY, _NARROW = 0.5, 48  # seconds within which the network reads only so many slots: a pass takes half the time
@@ -68,6 +69,7 @@ class Attempt:
         self.request, self.number = request, number
         self.key = row_keys(request.settings.seed, 1)
         self.raw: list[str] = []
+        self.fills: list[Tokens] = []
         self.scores: list[float] = []
         self.windows = self.tokens = self.read = 0
         self.reading = 0.0
@@ -76,8 +78,8 @@ class Attempt:
     def done(self) -> bool:
         return len(self.raw) == len(self.request.template.blanks)
 
-    def window(self, tokenizer: Tokenizer) -> Window:
-        """The next window, in the text as it is filled so far."""
+    def window(self, tokenizer: Tokenizer, one_place: bool = False) -> Window:
+        """The next window, in the text as it is filled so far. `one_place`: only the next place there is filled."""
         template, located = self.request.template, self.request.located
         part = window(template, set_fills(template, self.raw), tokenizer, located, slots_of(self.request))
         seen = view(part.template, tokenizer, located, part.begins, part.ends)
@@ -93,17 +95,19 @@ class Attempt:
             self.request.seconds,
             self.request.tokens,
             "" if self.raw else self.request.begin,
+            now=_first_place(seen, part.template.blanks) if one_place else None,
         )
 
     def branch(self, number: int) -> "Attempt":
         """An attempt that goes on from here under another number."""
         other = copy(self)
-        other.number, other.raw, other.scores = number, [*self.raw], [*self.scores]
+        other.number, other.raw, other.fills, other.scores = number, [*self.raw], [*self.fills], [*self.scores]
         return other
 
     def take(self, filled: Filled, fills: Sequence[str]) -> None:
         """Go on after a window."""
         self.raw += fills
+        self.fills += filled.tokens
         self.scores += filled.scores
         self.tokens += sum(map(len, filled.tokens))
         self.windows += 1
@@ -115,6 +119,12 @@ class Attempt:
         fills = set_fills(template, self.raw)
         score = float(np.mean(self.scores)) if self.scores else 0.0
         return Answer(Infill(template.text(fills), fills, score, scores=self.scores), self.number, self.tokens)
+
+
+def _first_place(seen: View, blanks: Sequence[Blank]) -> int:
+    """The number of blanks up to the first place where there is anything to fill."""
+    first = next((after for after, blank in zip(seen.after, blanks, strict=True) if blank.most != 0), len(seen.prompt))
+    return sum(after <= first for after in seen.after)
 
 
 def filled(attempts: Sequence[Attempt], engine: Engine, plans: Plans | None = None) -> Steps[list[Answer]]:
@@ -142,9 +152,9 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
     """The infill with these fills, one a blank, scored as if the engine had filled them in."""
     attempt = Attempt(request, 0)
     while not attempt.done:
-        window = attempt.window(engine.tokenizer)
-        mine = fills[len(attempt.raw) :][: len(window.blanks)]
-        raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=True)]
+        window = attempt.window(engine.tokenizer, one_place=engine.writes)
+        mine = fills[len(attempt.raw) :][: len(window.blanks) if window.now is None else window.now]
+        raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=False)]
         tokens = [[engine.tokenizer.encode(each) for each in raw]]
         (filled,) = yield from (judge([window], tokens, engine) if engine.writes else engine.judge([window], tokens))
         attempt.take(filled, raw)
@@ -196,27 +206,41 @@ def located(requests: Sequence[Request], engine: Engine) -> Steps[list[Request]]
 
 
 def _written(requests: Sequence[Request], engine: Engine, watched: bool) -> Steps[list[Answers]]:
-    """Of the first window of each text the n best candidates are kept, and go on with the best one of each later."""
+    """Of the first place of each text the n best candidates are kept, and go on with the best one of each later.
+
+    Under a time limit all that fits is written at once.
+    """
     paths = [[Attempt(request, 0)] for request in requests]
     first = [some[0] for some in paths]
     while under_way := [(i, path) for i, some in enumerate(paths) for path in some if not path.done]:
-        windows = [path.window(engine.tokenizer) for _, path in under_way]
+        windows = [path.window(engine.tokenizer, path.request.seconds is None) for _, path in under_way]
         wanted = [1 if path.windows else requests[i].settings.n for i, path in under_way]
         found = yield from _candidates(windows, wanted, engine)
         longer: list[list[Attempt]] = [[path for path in some if path.done] for some in paths]
         for (i, path), part, n, some in zip(under_way, windows, wanted, found, strict=True):
             for number, filled in _best(some, n, part, engine):
                 branch = path.branch(path.number if path.windows else number)
-                if watched:
-                    yield from shown(replace(part, draw=branch.number), filled.tokens, engine)
                 branch.take(filled, _spelt(filled, engine))
                 longer[i].append(branch)
                 first[i].reading = first[i].reading or filled.reading
         paths = longer
+    for path in (path for some in paths for path in some if watched):
+        yield from _shown(path, engine)
     return [
         Answers([path.answer for path in some], one.read, one.reading, 0.0)
         for some, one in zip(paths, first, strict=True)
     ]
+
+
+def _shown(path: Attempt, engine: Engine) -> Steps[None]:
+    """The states of a text that is written, a window at a time."""
+    again = Attempt(path.request, path.number)
+    while not again.done:
+        window = again.window(engine.tokenizer)
+        part = slice(len(again.raw), len(again.raw) + len(window.blanks))
+        yield from shown(window, path.fills[part], engine)
+        again.raw += path.raw[part]
+        again.windows += 1
 
 
 def _candidates(windows: Sequence[Window], wanted: Sequence[int], engine: Engine) -> Steps[list[dict[int, Filled]]]:

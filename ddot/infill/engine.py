@@ -102,7 +102,8 @@ class Window:
 
     `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
     its windows. With a limit of `seconds` there are as many tokens as fit; `tokens` bounds each blank. The first fill
-    begins with the letters of `begin`. `warmth` is a factor of the temperature of draws.
+    begins with the letters of `begin`. `warmth` is a factor of the temperature of draws. `now`: how many of the blanks
+    are filled; None: all. The others are only seen.
     """
 
     view: View
@@ -115,16 +116,22 @@ class Window:
     tokens: int | None = None
     begin: str = ""
     warmth: float = 1.0
+    now: int | None = None
 
     @property
     def varies(self) -> bool:
         """Whether there is anything to choose."""
-        return any(blank.most != 0 for blank in self.blanks)
+        return any(blank.most != 0 for blank in self.blanks[: self.now])
 
     @property
-    def wants_one(self) -> bool:
-        """Whether only the best of its candidates is wanted."""
-        return self.settings.n == 1 or self.number > 0
+    def places(self) -> list[int]:
+        """The given token before each place that is filled, in order."""
+        return sorted(set(self.view.after[: self.now]))
+
+    @property
+    def wanted(self) -> int:
+        """How many of its candidates are wanted."""
+        return 1 if self.number else self.settings.n
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,7 +32,8 @@ from ddot.network.denoiser import Denoiser
 
 R = TypeVar("R")
 
-CANDIDATES = 6  # for the one answer of n = 1
+CANDIDATES = 20  # for the one answer of n = 1
+_A_TEXT = 10  # rows that a standing batch has for a text: half of the candidates give up soon
 TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
 _USUAL = ((TEMPERATURE, TOP_P),)  # ways to draw whose choice is recorded on a GPU
 _FORBIDDEN, _MOST_FORBIDDEN = 512, 4096  # tokens in all rows, of choices that are recorded
@@ -65,13 +66,14 @@ class Candidate:
             self.gaps,
             engine.alphabet,
             engine.model.vocabulary.sep,
+            sum(gap.after in window.places for gap in self.gaps),
             loose=engine.is_loose(view),
             begin=window.begin,
             banned=(*engine.spellings(tuple(window.settings.avoid)), *banned),
         )
         self.key = Sample(window, None).key
         self.race: Race | None = None
-        self.behind = False  # in the race
+        self.behind = self.gave_up = False  # in the race
         self.start = time.perf_counter() if start is None else start
         self.reading = 0.0  # seconds until its first gap was reached
         self.offset = len(self.outline)  # of the text in its row
@@ -112,39 +114,59 @@ class Candidate:
         return count > 0 and self.draft.read == len(self.draft.text)
 
     def by_blank(self) -> tuple[list[Tokens], list[list[float]]]:
-        """For each blank its tokens and the log-probabilities of its predictions."""
-        begins = self.engine.alphabet.begins
-        parts = [gap.split(each.tokens, begins) for gap, each in zip(self.gaps, self.draft.written, strict=True)]
-        return spread(self.window, self.gaps, parts, [each.all_chances for each in self.draft.written])
+        """For each blank that is filled its tokens and the log-probabilities of its predictions."""
+        begins, written = self.engine.alphabet.begins, self.draft.written
+        parts = [gap.split(each.tokens, begins) for gap, each in zip(self.written_gaps, written, strict=True)]
+        return spread(self.window, self.written_gaps, parts, [each.all_chances for each in written])
+
+    @property
+    def written_gaps(self) -> list[Gap]:
+        return self.gaps[: self.draft.count]
 
 
 @dataclass
 class Race:
-    """Candidates for a gap of which one will be chosen. `best`: the fluency of the best one that is written."""
+    """Candidates for a place of which the best are chosen.
+
+    `best`: the fluency of the best one that is written, of those from which the answer of n = 1 is chosen. `written`:
+    that of each text that is written.
+    """
 
     best: float = -math.inf
+    written: dict[tuple[int, ...], float] = field(default_factory=dict)
+
+    def finish(self, candidate: Candidate) -> None:
+        fluency = candidate.draft.fluency()
+        self.written[tuple(candidate.draft.written[0].tokens)] = fluency
+        if candidate.window.draw < CANDIDATES and not candidate.behind:
+            self.best = max(self.best, fluency)
+
+    def best_of(self, n: int) -> float:
+        """The fluency of the n-th best text."""
+        return sorted(self.written.values())[-n] if n <= len(self.written) else -math.inf
 
 
 def _race(candidates: Sequence[Candidate]) -> None:
-    """After a token of each: those that will hardly be chosen are behind and, where one answer is wanted, give up."""
-    for each in candidates:
-        if each.race and each.draft.done and not each.behind:
-            each.race.best = max(each.race.best, each.draft.fluency())
-    for each in candidates:
-        if each.race and not each.draft.done:
-            each.behind |= each.draft.is_behind(each.race.best)
-            each.draft.done = each.behind and each.window.wants_one
+    """After a token of each: those that will hardly be chosen are behind, and give up if enough others are ahead."""
+    racing = [(each, each.race) for each in candidates if each.race]
+    for each, race in racing:
+        if each.draft.done:
+            race.finish(each)
+    for each, race in racing:
+        if not each.draft.done:
+            each.behind |= each.draft.is_behind(race.best)
+            each.gave_up = each.draft.done = each.behind and each.draft.is_behind(race.best_of(each.window.wanted))
 
 
 def spread(
     window: Window, of_gaps: Sequence[Gap], parts: Sequence[Sequence[Sequence[int]]], chances: Sequence[Sequence[float]]
 ) -> tuple[list[Tokens], list[list[float]]]:
     """From gaps to blanks: the tokens of each, and the log-probabilities of its predictions; the last has the end's."""
-    nothing = np.zeros(0, np.int64)
-    tokens: list[Tokens] = [nothing for _ in window.blanks]
-    found: list[list[float]] = [[] for _ in window.blanks]
+    nothing, after = np.zeros(0, np.int64), window.view.after[: window.now]
+    tokens: list[Tokens] = [nothing for _ in after]
+    found: list[list[float]] = [[] for _ in after]
     for gap, some, likely in zip(of_gaps, parts, chances, strict=True):
-        mine = [number for number, after in enumerate(window.view.after) if after == gap.after]
+        mine = [number for number, place in enumerate(after) if place == gap.after]
         done = 0
         for number, part in zip(mine, some, strict=True):
             tokens[number] = np.array(part, np.int64)
@@ -307,7 +329,7 @@ class Pool(Rows):
     """A standing batch. Whoever waits for a family and has seen the last pass calls `advance`: a pass for all."""
 
     def __init__(self, engine: Engine, columns: int):
-        super().__init__(engine, [None] * (engine.shape.rows * CANDIDATES))
+        super().__init__(engine, [None] * (engine.shape.rows * _A_TEXT))
         self.standing = Standing(engine.model, len(self.rows), columns)
         self.read_slots = Graph(self.standing.read)  # with memory of its own: `hidden` outlasts what others compute
         self.graphs: dict[tuple[int, ...], Graph[Tensor]] = {}  # of choices and of beginnings, by size
@@ -376,7 +398,7 @@ class Pool(Rows):
         rows, model = free[: len(come)], self.engine.model
         new = arranged(shape.reading.padded(slots, slots[-1]), [0] * shape.reading.rows, width, model.vocabulary.pad)
         places = [*zip(rows, (number for number, _ in come), strict=True)]
-        places += places[:1] * (-len(places) % (shape.reading.rows * CANDIDATES))  # few sizes; again the same
+        places += places[:1] * (-len(places) % (shape.reading.rows * _A_TEXT))  # few sizes; again the same
         to = _pairs(places)
         begin = self._graph((width, len(places)), partial(_begin, model, self.standing))
         hidden = begin(new, to, device=model.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 from ddot.core.chunks import in_chunks
 from ddot.infill.draft import fluency
 from ddot.infill.engine import TRIES, Engine, Filled, Sample, Step, Steps, Window
-from ddot.infill.passes import CANDIDATES, Candidate, Race, spread, together, written
+from ddot.infill.passes import Candidate, Race, spread, together, written
 from ddot.infill.reading import Coming, Line, Slot, arranged
 from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
@@ -26,12 +26,14 @@ from ddot.network.denoiser import Denoiser
 T = TypeVar("T")
 
 WARMER = (1.0, 1.4, 1.8, 2.4)  # factors of the temperature while too few candidates differ
-AHEAD, AHEAD_WEIGHT = 2, 0.5  # so many given tokens after a fill count for its score (docs/log.md)
+_JUDGED = 6  # texts of a view that are judged as one on a GPU: few are left of its candidates
+AHEAD = 2  # so many given tokens after a fill count for its score (docs/log.md)
 
 
-def score_of(chances: Sequence[float], ahead: Sequence[float]) -> float:
-    """The score of a fill: log-probabilities of its tokens and end, and of the given tokens after it."""
-    return fluency(chances) + AHEAD_WEIGHT * sum(ahead) / max(1, len(ahead))
+def scores_of(window: Window, chances: Sequence[Sequence[float]], ahead: Sequence[Sequence[float]]) -> list[float]:
+    """The score of each fill: log-probabilities of its tokens and end, and of the given tokens after it."""
+    filled = zip(chances, ahead, window.view.between[: window.now], strict=True)
+    return [fluency(own, is_sentence) + sum(after) for own, after, is_sentence in filled]
 
 
 def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Steps[dict[int, Filled]]:
@@ -48,7 +50,7 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
     if scored:
         _let_race(candidates.values())
     reading = yield from _write(candidates.values(), engine)
-    candidates = {number: each for number, each in candidates.items() if not (each.behind and each.window.wants_one)}
+    candidates = {number: each for number, each in candidates.items() if not each.gave_up}
     for _ in range(TRIES):
         again = {
             number: Candidate(each.window, engine, (*each.banned, *spelt), each.start)
@@ -68,7 +70,7 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
     return {
         number: Filled(
             tokens,
-            [score_of(*each) for each in zip(own, after, strict=True)],
+            scores_of(windows[number], own, after),
             reading,
             candidates[number].behind,
         )
@@ -77,24 +79,19 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
 
 
 def _let_race(candidates: Iterable[Candidate]) -> None:
-    """Let those from which the answer of n = 1 is chosen race, where a window has one gap.
+    """Let the candidates for one place race.
 
-    With several, short words that fit badly what follows would win too often (docs/log.md), and a row that leaves would
-    change how the others are padded, and with it their rounding. Not where words are avoided: the one that is left may
-    use them. Under a time limit there is one candidate.
+    Not where words are avoided: the one that is left may use them. Under a time limit there is one candidate.
     """
     racing = (
         each
         for each in candidates
-        if len(each.gaps) == 1
-        and each.window.draw < CANDIDATES
-        and each.window.seconds is None
-        and not each.window.settings.avoid
+        if each.draft.count == 1 and each.window.seconds is None and not each.window.settings.avoid
     )
     for rivals in _alike(racing, lambda each: id(each.window.view)):
-        shared = Race()
+        race = Race()
         for each in rivals:
-            each.race = shared
+            each.race = race
 
 
 def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -119,8 +116,8 @@ def judge(windows: Sequence[Window], fills: Sequence[Sequence[Tokens]], engine: 
         found.append((yield from forced(window, mine, engine)))
     ahead = yield from _ahead(windows, fills, engine)
     return [
-        Filled(list(mine), [score_of(*each) for each in zip(chances, after, strict=True)], 0.0)
-        for mine, chances, after in zip(fills, found, ahead, strict=True)
+        Filled(list(mine), scores_of(window, chances, after), 0.0)
+        for window, mine, chances, after in zip(windows, fills, found, ahead, strict=True)
     ]
 
 
@@ -129,19 +126,19 @@ def forced(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[lis
     candidate, sep = Candidate(window, engine), engine.model.vocabulary.sep
     slots, at, targets, parts = list(candidate.outline), [], [], []
     given, placed = candidate.draft.given, 0
-    for gap in candidate.gaps:
+    for gap in candidate.written_gaps:
         told = [*[candidate.draft.closed] * (gap.after - placed), gap.told]
         slots += [Slot(*each) for each in zip(given[placed : gap.after + 1], told, strict=True)]
         placed = gap.after + 1
         parts.append(
-            [fill.tolist() for fill, after in zip(fills, window.view.after, strict=True) if after == gap.after]
+            [fill.tolist() for fill, after in zip(fills, window.view.after, strict=False) if after == gap.after]
         )
         tokens = [token for part in parts[-1] for token in part]
         at += list(range(len(slots) - 1, len(slots) + len(tokens)))
         targets += [*tokens, sep]
         slots += map(Slot, tokens)
     if not at:
-        return [[] for _ in window.blanks]
+        return [[] for _ in fills]
     hidden = Line(engine.model, 1, False).read([slots], [0], len(slots))
     (chances,) = in_chunks(
         _chances_of(engine.model), engine.model.chunk, hidden[0, at], torch.tensor(targets, device=hidden.device)
@@ -149,7 +146,7 @@ def forced(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[lis
     yield Step()
     rest = iter(chances.tolist())
     of_gaps = [[next(rest) for _ in range(sum(map(len, part)) + 1)] for part in parts]
-    return spread(window, candidate.gaps, parts, of_gaps)[1]
+    return spread(window, candidate.written_gaps, parts, of_gaps)[1]
 
 
 def _chances_of(model: Denoiser) -> Callable[[Tensor, Tensor], tuple[Tensor]]:
@@ -171,16 +168,17 @@ class _Filled:
 
 
 def _with_text_after(window: Window, fills: Sequence[Tokens], sep: int) -> _Filled:
-    view = window.view
-    given, places = view.prompt.example.tokens.tolist(), sorted(set(view.after))
+    view, places = window.view, window.places
+    given = view.prompt.example.tokens.tolist()
     shared = given[: places[0]]
     rest: list[int] = []
     at = []
-    for number, (place, following) in enumerate(zip(places, [*places[1:], len(given) - 1], strict=True)):
+    for number, place in enumerate(places):
         rest.append(given[place])
-        for fill, after in zip(fills, view.after, strict=True):
+        for fill, after in zip(fills, view.after, strict=False):
             rest += fill.tolist() if after == place else []
-        between = given[place + 1 : following + 1]
+        end = min((after for after in view.after if after > place), default=len(given) - 1)  # what follows is unknown
+        between = given[place + 1 : end + 1]
         judged = [token for token in between[:AHEAD] if token != sep]
         at += [(len(rest) - 1 + ahead, token, place) for ahead, token in enumerate(judged)]
         rest += between[:-1] if number + 1 < len(places) else judged[:-1]
@@ -203,12 +201,12 @@ def _ahead(
             each.judged = _plainly([each.family], each.size, engine)
             yield Step()
     else:
-        asked = [_Asked.of(some, engine) for family in families for some in chunks(family, CANDIDATES)]
+        asked = [_Asked.of(some, engine) for family in families for some in chunks(family, _JUDGED)]
         yield from _judge_together(asked, engine)
     found = {text: after for each in asked if each.judged for text, after in each.judged.found.items()}
-    results: list[list[list[float]]] = [[[] for _ in window.blanks] for window in windows]
+    results: list[list[list[float]]] = [[[] for _ in own] for own in fills]
     for i, text in texts.items():
-        results[i] = [found[text].get(after, []) for after in windows[i].view.after]
+        results[i] = [found[text].get(after, []) for after in windows[i].view.after[: windows[i].now]]
     return results
 
 
@@ -230,7 +228,7 @@ class _Asked:
     def of(cls, family: list[_Filled], engine: Engine) -> "_Asked":
         shape, many = engine.shape, len(family)
         rest = max(len(text.rest) for text in family)
-        size = shape.width(len(family[0].shared)), shape.width(rest, 2), many if shape.rows == 1 else CANDIDATES
+        size = shape.width(len(family[0].shared)), shape.width(rest, 2), many if shape.rows == 1 else _JUDGED
         return cls(family, size, 0 if shape.rows == 1 else together(engine).passes)
 
 
