@@ -13,6 +13,15 @@ settings.load_profile("house")
 torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="module")
+def few_candidates():
+    """Six candidates instead of twenty: networks that know nothing end none of them early."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("passes", "answers"):
+            patch.setattr(f"ddot.infill.{module}.CANDIDATES", 6)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)

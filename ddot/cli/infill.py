@@ -280,7 +280,7 @@ def score(
     precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """How likely fills of your own are, comparable with the scores of infill: 0 is certain, negative is less likely.
+    """How likely fills of your own are, comparable with the scores of infill for the same text; higher is better.
 
     Example: ddot score "I like ___ tea." --fills "green"
     """

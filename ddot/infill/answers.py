@@ -1,4 +1,4 @@
-"""From requests to answers: several attempts at each text, each filled window by window, the best of them kept."""
+"""From requests to answers: several attempts at each text, the best of them kept. A text is filled place by place."""
 
 import time
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ _WARMER = (0.0, 0.5, 0.8, 1.1)  # temperatures tried in turn while too few alter
 class Infill:
     """A filled text, and how likely the model finds what it filled in.
 
-    `score` is the mean over fills of the log-probability of their tokens, in nats, normalised by length, and a part of
-    that of the text after them (see `writing` and `scoring`): 0 is certain, and different lengths are comparable.
+    `score` is the mean over fills of the log-probability of their tokens and of the text after them, in nats, with a
+    bonus per token (see `writing`; for models that do not write, `scoring`). It compares fills of one text.
     """
 
     text: str
@@ -246,14 +246,17 @@ def _shown(path: Attempt, engine: Engine) -> Steps[None]:
 def _candidates(windows: Sequence[Window], wanted: Sequence[int], engine: Engine) -> Steps[list[dict[int, Filled]]]:
     """Candidates for each window by number; warmer ones where too few differ."""
     found: list[dict[int, Filled]] = [{} for _ in windows]
+    made = [0 for _ in windows]  # those that gave up included
     for warmth in WARMER:
         more = [
-            (i, replace(part, draw=number, warmth=warmth))
+            (i, replace(part, draw=made[i] + number, warmth=warmth))
             for i, (part, n) in enumerate(zip(windows, wanted, strict=True))
-            for number in _next_numbers(part, n, found[i], engine)
+            for number in range(_missing_candidates(part, n, found[i], engine))
         ]
         if not more:
             break
+        for i, _ in more:
+            made[i] += 1
         results = yield from write([part for _, part in more], engine)
         for number, filled in results.items():
             i, part = more[number]
@@ -261,22 +264,24 @@ def _candidates(windows: Sequence[Window], wanted: Sequence[int], engine: Engine
     return found
 
 
-def _next_numbers(window: Window, n: int, found: dict[int, Filled], engine: Engine) -> range:
+def _missing_candidates(window: Window, n: int, found: dict[int, Filled], engine: Engine) -> int:
+    """How many more candidates to write, so that n differ."""
     if not found:
-        return range(_alone(window) if n == 1 or not window.varies else max(_alone(window), 2 * n))
+        return _alone(window) if n == 1 or not window.varies else max(_alone(window), 2 * n)
     differ = len({tuple(_spelt(filled, engine)) for filled in found.values()})
-    return range(len(found), len(found) + (2 * max(0, n - differ) if n > 1 and window.varies else 0))
+    return 2 * max(0, n - differ) if n > 1 and window.varies else 0
 
 
 def _alone(window: Window) -> int:
-    """The number of candidates from which the answer of n = 1 is chosen."""
-    return CANDIDATES if window.varies and window.seconds is None else 1
+    """The number of candidates from which the answer of n = 1 is chosen; at a temperature it is drawn instead."""
+    chosen = window.varies and window.seconds is None and not window.settings.temperature
+    return CANDIDATES if chosen else 1
 
 
 def _best(found: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:
     """The n best candidates that differ and hold nothing to be avoided, among them the one that n = 1 gives."""
     differ: dict[tuple[str, ...], int] = {}
-    for number in sorted(found):
+    for number in sorted(found, key=lambda number: (found[number].behind, number)):
         if not engine.avoided(window, found[number].tokens):
             differ.setdefault(tuple(_spelt(found[number], engine)), number)
     ranked = sorted(differ.values(), key=lambda number: -found[number].score)

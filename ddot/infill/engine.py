@@ -101,9 +101,9 @@ class Window:
     """A part of a text with the blanks to fill next.
 
     `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
-    its windows. With a limit of `seconds` there are as many tokens as fit; `tokens` bounds each blank. The first fill
-    begins with the letters of `begin`. `warmth` is a factor of the temperature of draws. `now`: how many of the blanks
-    are filled; None: all. The others are only seen.
+    its windows, or places. With a limit of `seconds` there are as many tokens as fit; `tokens` bounds each blank. The
+    first fill begins with the letters of `begin`. `warmth` is a factor of the temperature of draws. `now`: how many of
+    the blanks are filled; None: all. The others are only seen.
     """
 
     view: View

@@ -1,9 +1,9 @@
 """The passes in which candidates are written: a family of them at a time, or all that come in one standing batch.
 
-Candidates for a window are a family: they share the reading up to the first gap. On a CPU six rows of one token take
-little longer than one, and a family is a batch. On a GPU a pass takes as long for hundreds of rows as for one, so rows
-of many families, of many requests, read together; a family that is written leaves its rows to one that waits
-(continuous batching). There every pass has the same shape, so an answer is the same alone.
+Candidates for a window are a family: they share the reading up to the first gap. On a CPU a family is a batch: a pass
+of many rows reads the weights once. On a GPU a pass takes as long for hundreds of rows as for one, so rows of many
+families, of many requests, read together; a family that is written leaves its rows to one that waits (continuous
+batching). There every pass has the same shape, so an answer is the same alone.
 """
 
 import gc
@@ -87,7 +87,7 @@ class Candidate:
     @property
     def columns(self) -> int:
         """The columns of its row in a standing batch: enough for whatever it may write."""
-        most = self.offset + len(self.draft.given) + sum(gap.most for gap in self.gaps) + len(self.draft.begin)
+        most = self.offset + len(self.draft.given) + sum(gap.most for gap in self.written_gaps) + len(self.draft.begin)
         return _COLUMNS * (1 + most // _COLUMNS)
 
     @cached_property

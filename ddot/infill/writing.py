@@ -206,7 +206,9 @@ def _ahead(
     found = {text: after for each in asked if each.judged for text, after in each.judged.found.items()}
     results: list[list[list[float]]] = [[[] for _ in own] for own in fills]
     for i, text in texts.items():
-        results[i] = [found[text].get(after, []) for after in windows[i].view.after[: windows[i].now]]
+        for number, after in enumerate(windows[i].view.after[: windows[i].now]):
+            if after not in windows[i].view.after[number + 1 :]:  # of several blanks at one place the last, as the end
+                results[i][number] = found[text].get(after, [])
     return results
 
 

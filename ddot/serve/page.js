@@ -261,7 +261,7 @@ const textOf = (result) => result.parts.map((part) => typeof part === "string" ?
 function showList() {
   $("fills").replaceChildren(...results.map((result, index) => {
     const what = make("span", {class: "what"}, ...result.parts.map((part) => typeof part === "string" ? part : make("b", {}, spelled(part.words))));
-    const bar = make("span", {class: "bar"}, make("i")); bar.firstChild.style.width = `${Math.round(100 * Math.exp(result.score))}%`;
+    const bar = make("span", {class: "bar"}, make("i")); bar.firstChild.style.width = `${Math.round(100 * Math.exp(Math.min(0, result.score - results[0].score) / 3))}%`;
     const score = result.edited ? make("span", {class: "score"}, "edited") : make("span", {class: "score"}, result.score.toFixed(2).replace("-", "−"), bar);
     const button = make("button", {type: "button", "aria-pressed": index === selected}, what, score);
     button.onclick = () => { picked = true; choose(index); $("fills").children[index].firstChild.focus(); };

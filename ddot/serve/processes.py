@@ -9,6 +9,7 @@ each.
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -214,20 +216,17 @@ class Spawn:
 
     def started(self, name: str) -> list[Worker]:
         """Start them side by side, and wait until all have loaded the model, which gets this name."""
-        first: list[Worker] = []
-        workers: list[Worker] = []
+        of_processes: list[list[Worker]] = []
         try:
             with _interrupts_blocked():
                 for _ in range(self.processes):
-                    of_one = _spawned(partial(_serve, self.load, name, self.shape), self.shape.rows)
-                    first.append(of_one[0])
-                    workers += of_one
-            for worker in first:
-                _await(worker)
+                    of_processes.append(_spawned(partial(_serve, self.load, name, self.shape), self.shape.rows))
+            for workers in of_processes:
+                _await(workers[0])
         except BaseException:
-            _end(workers, 0.0)
+            _end(chain(*of_processes), 0.0)
             raise
-        return workers
+        return [worker for each in zip(*of_processes, strict=True) for worker in each]  # they take turns
 
 
 def _spawned(serve: Callable[[list[Connection]], None], connections: int) -> list[Worker]:
@@ -330,23 +329,28 @@ def _work(model: Model, here: Connection) -> None:
     with here, suppress(EOFError, OSError):
         while True:
             if (task := here.recv()) is not None:
-                here.send(_done(task[0], task[1], model, here))
+                reply = _done(task[0], task[1], model, here)
+                try:
+                    here.send(reply)
+                except (TypeError, AttributeError, pickle.PicklingError) as error:  # it cannot travel
+                    here.send(("error", RuntimeError(f"{error!r}, in a reply of {reply[1]!r}")))
 
 
 def _done(fill: "Fill[A, S, R]", request: A, model: Model, here: Connection) -> tuple[str, Any]:
-    try:
-        steps = fill(model, request)
-        while not here.poll():
+    """The last message about a request. Errors of the connection are raised: whoever asked is gone."""
+    steps: Generator[S, None, R] | None = None
+    while not here.poll():
+        try:
+            steps = steps or fill(model, request)
             step = next(steps)
-            here.send(("step", step if isinstance(step, list) else None))  # states stay here
+        except StopIteration as end:
+            return "result", end.value
+        except Exception as error:
+            return "error", _noted(error)
+        here.send(("step", step if isinstance(step, list) else None))  # states stay here
+    if steps is not None:
         steps.close()
-        return "stopped", None
-    except StopIteration as end:
-        return "result", end.value
-    except (EOFError, OSError):
-        raise
-    except Exception as error:
-        return "error", _noted(error)
+    return "stopped", None
 
 
 def _noted(error: Exception) -> Exception:

@@ -152,6 +152,33 @@ def test_a_process_that_dies_is_replaced_by_a_thread(model, filling):
     assert result_of(filling.start(fills, "The ___ boat")) == model.infill("The ___ boat")
 
 
+def missing_file(model, _):
+    yield None
+    raise FileNotFoundError("not there")
+
+
+def cannot_travel(model, _):
+    yield None
+    return lambda: None
+
+
+def test_errors_of_a_request_are_told_and_the_next_one_is_answered(model):
+    """Also those that look like a broken connection, and replies that cannot be sent."""
+    here, there = multiprocessing.Pipe()
+    thread = threading.Thread(target=processes._work, args=(model, there), daemon=True)
+    thread.start()
+    for fill, wanted in ((missing_file, FileNotFoundError), (cannot_travel, RuntimeError), (about, None)):
+        here.send((fill, None))
+        reply = here.recv()
+        while reply[0] == "step":
+            reply = here.recv()
+        assert reply[0] == ("result" if wanted is None else "error")
+        assert wanted is None or isinstance(reply[1], wanted)
+    here.close()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_processes_end_with_the_one_that_started_them(model):
     made = Filling(model)
     first, second = (made.start(process, None) for _ in range(2))

@@ -27,6 +27,7 @@ from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.dit import DiTConfig
 from ddot.network.llama import LlamaConfig
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
 SENTENCES = [
     "The lamp in the hall was lit, and the door stood open.",
     "Nobody answered at first; then a dog barked.",

@@ -31,6 +31,7 @@ from ddot.network.dit import DiTConfig
 from ddot.network.folder import save_model
 from ddot.network.llama import LlamaConfig
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
 SENTENCES = [
     "The ferry left the harbour at 7.40, half empty, and nobody waved.",
     "Her brother's boat (the blue one) wasn't sold , they said !",

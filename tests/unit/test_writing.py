@@ -21,6 +21,7 @@ from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.evaluation.items import Prompted
 from ddot.evaluation.nats import after_outline
+from ddot.infill import answers as answering
 from ddot.infill import writing
 from ddot.infill.answers import Attempt, _best, answers
 from ddot.infill.draft import gaps
@@ -39,6 +40,7 @@ from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
 from ddot.network.trunk import left_to_right
 
+pytestmark = pytest.mark.usefixtures("few_candidates")
 SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
 TOKENIZER = learn_bpe(SENTENCES * 4, 360)
 V = TOKENIZER.vocabulary
@@ -266,7 +268,7 @@ def test_a_candidate_gives_up_where_one_that_is_written_can_hardly_be_beaten(sha
 
 
 @torch.no_grad()
-def test_candidates_race_where_a_window_has_one_gap():
+def test_candidates_race_where_one_place_is_written():
     engine = Engine(NETWORK, TOKENIZER)
     for text, races in ((TEXTS[0], True), (TEXTS[1], False), ("a ___{0} b ___", True)):
         for how, wanted in ((Settings(), races), (Settings(n=3), races), (Settings(avoid=("never",)), False)):
@@ -363,6 +365,36 @@ def test_near_rivals_go_on_equal_texts_count_once_and_further_candidates_do_not_
     _race([further, near, late])
     assert race.best == pytest.approx(0.0)
     assert (near.behind, late.gave_up) == (False, True)
+
+
+def test_what_follows_a_place_counts_once():
+    one = window("The ___ ___ hall ___ open.")
+    fills = [TOKENIZER.encode(" lamp"), TOKENIZER.encode(" in"), TOKENIZER.encode(" was")]
+    with torch.no_grad():
+        ((first, second, third),) = result_of(writing._ahead([one], [fills], Engine(NETWORK, TOKENIZER)))
+    assert (len(first), len(second), len(third)) == (0, 1, 2)
+
+
+def test_a_fill_is_drawn_at_a_temperature_and_chosen_without():
+    for how, wanted in ((Settings(), 6), (Settings(temperature=1.0), 1)):
+        assert answering._alone(dataclasses.replace(window(TEXTS[0]), settings=how)) == wanted
+
+
+def test_more_candidates_have_numbers_of_their_own(monkeypatch):
+    """However many of the first have given up."""
+    draws, original = [], answering.write
+    monkeypatch.setattr(
+        answering,
+        "write",
+        lambda windows, *rest: draws.extend(each.draw for each in windows) or original(windows, *rest),
+    )
+    more = 0
+    for seed in range(6):
+        draws.clear()
+        Model(network(seed, 0.9), TOKENIZER).infill("The ___{1} open.", n=6)
+        assert len(draws) == len(set(draws))
+        more += len(draws) > 12
+    assert more
 
 
 def test_what_follows_a_place_is_known_up_to_the_next_one():
