@@ -153,8 +153,8 @@ def judged(request: Request, fills: Sequence[str], engine: Engine) -> Steps[Infi
     attempt = Attempt(request, 0)
     while not attempt.done:
         window = attempt.window(engine.tokenizer, one_place=engine.writes)
-        mine = fills[len(attempt.raw) :][: len(window.blanks) if window.now is None else window.now]
-        raw = [raw_fill(fill, first) for fill, first in zip(mine, window.view.first, strict=False)]
+        own = fills[len(attempt.raw) :][: len(window.after)]
+        raw = [raw_fill(fill, first) for fill, first in zip(own, window.view.first[: window.now], strict=True)]
         tokens = [[engine.tokenizer.encode(each) for each in raw]]
         (filled,) = yield from (judge([window], tokens, engine) if engine.writes else engine.judge([window], tokens))
         attempt.take(filled, raw)

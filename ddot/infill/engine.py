@@ -124,9 +124,14 @@ class Window:
         return any(blank.most != 0 for blank in self.blanks[: self.now])
 
     @property
+    def after(self) -> tuple[int, ...]:
+        """The given token before each blank that is filled."""
+        return self.view.after[: self.now]
+
+    @property
     def places(self) -> list[int]:
         """The given token before each place that is filled, in order."""
-        return sorted(set(self.view.after[: self.now]))
+        return sorted(set(self.after))
 
     @property
     def wanted(self) -> int:

@@ -162,7 +162,7 @@ def spread(
     window: Window, of_gaps: Sequence[Gap], parts: Sequence[Sequence[Sequence[int]]], chances: Sequence[Sequence[float]]
 ) -> tuple[list[Tokens], list[list[float]]]:
     """From gaps to blanks: the tokens of each, and the log-probabilities of its predictions; the last has the end's."""
-    nothing, after = np.zeros(0, np.int64), window.view.after[: window.now]
+    nothing, after = np.zeros(0, np.int64), window.after
     tokens: list[Tokens] = [nothing for _ in after]
     found: list[list[float]] = [[] for _ in after]
     for gap, some, likely in zip(of_gaps, parts, chances, strict=True):

@@ -130,9 +130,7 @@ def forced(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[lis
         told = [*[candidate.draft.closed] * (gap.after - placed), gap.told]
         slots += [Slot(*each) for each in zip(given[placed : gap.after + 1], told, strict=True)]
         placed = gap.after + 1
-        parts.append(
-            [fill.tolist() for fill, after in zip(fills, window.view.after, strict=False) if after == gap.after]
-        )
+        parts.append([fill.tolist() for fill, after in zip(fills, window.after, strict=True) if after == gap.after])
         tokens = [token for part in parts[-1] for token in part]
         at += list(range(len(slots) - 1, len(slots) + len(tokens)))
         targets += [*tokens, sep]
@@ -175,7 +173,7 @@ def _with_text_after(window: Window, fills: Sequence[Tokens], sep: int) -> _Fill
     at = []
     for number, place in enumerate(places):
         rest.append(given[place])
-        for fill, after in zip(fills, view.after, strict=False):
+        for fill, after in zip(fills, window.after, strict=True):
             rest += fill.tolist() if after == place else []
         end = min((after for after in view.after if after > place), default=len(given) - 1)  # what follows is unknown
         between = given[place + 1 : end + 1]
@@ -206,8 +204,8 @@ def _ahead(
     found = {text: after for each in asked if each.judged for text, after in each.judged.found.items()}
     results: list[list[list[float]]] = [[[] for _ in own] for own in fills]
     for i, text in texts.items():
-        for number, after in enumerate(windows[i].view.after[: windows[i].now]):
-            if after not in windows[i].view.after[number + 1 :]:  # of several blanks at one place the last, as the end
+        for number, after in enumerate(windows[i].after):
+            if after not in windows[i].after[number + 1 :]:  # of several blanks at one place the last, as the end
                 results[i][number] = found[text].get(after, [])
     return results
 
