@@ -20,7 +20,7 @@ from ddot.methods.flexible import Flexible
 from ddot.methods.insertion import Insertion
 from ddot.methods.left_context import LeftContext
 from ddot.methods.losses import TokenUnitWeight
-from ddot.methods.method import Method
+from ddot.methods.method import Method, Trainable
 from ddot.methods.outline import Outline
 from ddot.methods.planning import Planning
 from ddot.methods.position_prediction import PositionPrediction
@@ -190,33 +190,33 @@ def _comparison() -> dict[str, Callable[[], Run]]:
     return runs | {"smollm2_ar": partial(_compared, "smollm2_ar", Autoregressive(), start="runs/base/smollm2")}
 
 
-def _everyday(name: str, method: Method, start: str = "runs/prose_trunk", **rates: float) -> Run:
+def _everyday(name: str, method: Trainable, start: str = "runs/prose_trunk", rate: float = 5e-4) -> Run:
     """A method on the embedded model's prose, told where the blanks are, which are such as people leave."""
     plan = Plan(
         method, Natural(), EitherCut(0.85, ManySentences(0.55), Windows(0.8)), Telling(located=1.0, decoys=0.005),
         lengths=(64, 64, 128), unit=Tokenizer.units, full_noise=0.1,
     )  # fmt: skip
     training = replace(
-        _SMOLLM2, slots=32_768, seconds=300.0, rate=5e-4, matrix_rate=1e-3, added_rate=3e-3, warmup=50, decay=0.5,
-        position_warmup=100,
+        _SMOLLM2, slots=32_768, seconds=300.0, rate=rate, matrix_rate=2 * rate, added_rate=min(3e-3, 10 * rate),
+        warmup=50, decay=0.5, position_warmup=100,
     )  # fmt: skip
     order = "outline" if isinstance(method, Outline) else "surest"
-    return _smollm2(name, start, PROSE, None, (plan,), replace(training, **rates), order=order)
+    return _smollm2(name, start, PROSE, None, (plan,), training, order=order)
 
 
 def _everyday_methods() -> dict[str, Callable[[], Run]]:
     """The methods of the table of everyday texts. Those that read from left to right start from the language model,
-    and learn more gently; one network learns all starts of DDOT."""
-    base, gentle = "runs/base/smollm2", {"rate": 2e-4, "matrix_rate": 4e-4, "added_rate": 2e-3}
+    at a lower rate; one network learns all starts of DDOT."""
+    base = "runs/base/smollm2"
     starts = Mixture((1.0, random_terminal), (1.0, EVEN), (1.0, AS_TEXT))
     moving = DDOT(terminal=starts, position_weight=TokenUnitWeight(at_most=64), gap_length_factor=1.0)
     return {
-        "prose_trunk": partial(_everyday, "prose_trunk", FixedLength(), base, rate=1e-3, matrix_rate=2e-3),
+        "prose_trunk": partial(_everyday, "prose_trunk", FixedLength(), base, 1e-3),
         "prose_fixed": partial(_everyday, "prose_fixed", FixedLength()),
         "prose_insertion": partial(_everyday, "prose_insertion", Insertion()),
         "prose_ddot": partial(_everyday, "prose_ddot", moving),
-        "prose_ar": partial(_everyday, "prose_ar", Autoregressive(), base, **gentle),
-        "prose_outline": partial(_everyday, "prose_outline", Outline(), base, **gentle),
+        "prose_ar": partial(_everyday, "prose_ar", Autoregressive(), base, 2e-4),
+        "prose_outline": partial(_everyday, "prose_outline", Outline(), base, 2e-4),
     }
 
 
