@@ -21,8 +21,8 @@ from ddot.infill.settings import Settings
 from ddot.infill.template import between, parse
 from ddot.serve.access import Access
 from ddot.serve.app import make_app
-from ddot.serve.jobs import Work
-from ddot.serve.processes import Filling
+from ddot.serve.jobs import JobQueue
+from ddot.serve.processes import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -530,8 +530,8 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
 
 def test_every_route_with_types_checked(model):
     """In this process, where signatures are checked."""
-    work = Work(1, 1)
-    app = make_app(Filling(model), work, Access("k", ("*",)))
+    queue = JobQueue(1, 1)
+    app = make_app(WorkerPool(model), queue, Access("k", ("*",)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
