@@ -78,7 +78,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
         raise OSError(
-            f"cannot listen at {host}, port {port}: {error.strerror}; choose another --host or --port"
+            f"cannot listen on {host}, port {port}: {error.strerror}; choose another --host or --port"
         ) from None
 
 

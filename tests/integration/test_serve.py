@@ -500,13 +500,13 @@ def test_mistakes_on_the_command_line(folder, monkeypatch, capsys):
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, says in [
-            (["--port", str(taken.getsockname()[1])], "cannot listen at 127.0.0.1"),
+            (["--port", str(taken.getsockname()[1])], "cannot listen on 127.0.0.1"),
             (["--port", "70000"], "between 0"),
-            (["--host", "no.such.host.invalid"], "cannot listen at"),
+            (["--host", "no.such.host.invalid"], "cannot listen on"),
             (["--port", "0", "--model", "no/such/folder"], "no model at"),
             (["--port", "0", "--queue", "-1"], "0 or more"),
             (["--port", "0", "--time-limit", "0"], "above 0"),
-            (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key in no/such/file"),
+            (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key from no/such/file"),
             (["--port", "0", "--api-key-file", os.devnull], "is a device"),
         ]:
             monkeypatch.setattr(sys, "argv", ["ddot", "serve", *arguments])
