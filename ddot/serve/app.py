@@ -86,7 +86,7 @@ def make_app(pool: WorkerPool, queue: JobQueue, access: Access, log: bool = Fals
     return Guard(app, access, metrics, log)
 
 
-def _public_routes(model_name: str, queue: JobQueue) -> APIRouter:
+def _public_routes(model: str, queue: JobQueue) -> APIRouter:
     """Routes that need no key: the health check, and the page, which asks for the key itself."""
     routes = APIRouter()
     for file, media_type in _PAGE.items():
@@ -95,8 +95,7 @@ def _public_routes(model_name: str, queue: JobQueue) -> APIRouter:
 
     @routes.get("/health")
     async def health() -> Response:
-        status = {"status": "ok", "model": model_name, "at_work": queue.running, "waiting": queue.waiting}
-        return json_reply(status)
+        return json_reply({"status": "ok", "model": model, "at_work": queue.running, "waiting": queue.waiting})
 
     return routes
 
@@ -165,7 +164,7 @@ async def _error_reply(request: Request, error: Exception) -> Response:
         error = HTTPError(400, "the body is not JSON that can be read; wanted a JSON object", "bad_json")
     elif isinstance(error, HTTPException):
         problem = "does not accept" if error.status_code == 405 else "is not a route for"
-        sentence = f"{request.url.path} {problem} {request.method}; there are {_ROUTES}"
+        sentence = f"{request.url.path} {problem} {request.method}; the routes are {_ROUTES}"
         code = "not_found" if error.status_code == 404 else "not_allowed"
         error = HTTPError(error.status_code, sentence, code, dict(error.headers or {}))
     found = http_error(error)

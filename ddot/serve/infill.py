@@ -23,9 +23,8 @@ def parse_text(model: Model, body: InfillRequest) -> Template:
     """The text to fill, within the limits. A bad request raises immediately."""
     texts = [text for text in (body.text, body.free) if isinstance(text, str)]
     if len(texts) != 1:
-        raise ValueError(
-            f'the request needs either "text" or "free", a string; it has {"both" if texts else "neither"}'
-        )
+        found = "both" if texts else "neither"
+        raise ValueError(f'the request needs either "text" or "free", a string; it has {found}')
     free = body.free is not None and body.free is not False
     template = model.template(texts[0], free)
     count, limit = len(template.blanks) - free, _MAX_WORDS if free else MAX_BLANKS

@@ -117,7 +117,7 @@ async function ask(body, nextShape, pick) {  // `pick`: which fill to show once 
     for await (const event of events(reply.body)) {
       if (event.error) return fail(inPageWords(event.error.message));
       beginOnce();
-      if (event.type === "queued") $("status").textContent = event.ahead ? `waiting; ${event.ahead} before you` : "waiting; you are next";
+      if (event.type === "queued") $("status").textContent = event.ahead ? `waiting; ${event.ahead} ahead of you` : "waiting; you are next";
       else if (event.type === "start") template = event;
       else if (event.type === "frame") {
         const windows = received.get(event.attempt) ?? [];
