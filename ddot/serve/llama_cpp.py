@@ -36,10 +36,8 @@ def reply(model: Model, body: EditorRequest, result: Middles) -> dict[str, Any] 
 def _reply(model: Model, body: EditorRequest, result: Middles, index: int) -> dict[str, Any]:
     middle = result.middles[index % len(result.middles)]  # if fewer are different, the best are repeated
     read = result.tokens_read
-    timings = {
-        **_timings("prompt", read, result.reading_seconds),
-        **_timings("predicted", middle.tokens, result.writing_seconds),
-    }
+    timings = _timings("prompt", read, result.reading_seconds)
+    timings |= _timings("predicted", middle.tokens, result.writing_seconds)
     fields = {
         "index": index, "content": middle.text, "stop": True, "model": model.name, "tokens_predicted": middle.tokens,
         "tokens_evaluated": read, "tokens_cached": read, "has_new_line": "\n" in middle.text,
