@@ -10,24 +10,24 @@ import typer
 from ddot.cli.app import Device, ModelName, app, check_model, flag, load_model
 
 if TYPE_CHECKING:
-    from ddot.serve.processes import Filling
+    from ddot.serve.processes import WorkerPool
 
 Processes = Annotated[int | None, typer.Option(help="Processes that share a GPU. Default: 2.")]
 
 
-def opener(model: str | None, device: str | None, processes: int | None) -> "Callable[[], Filling]":
-    """What loads a model and starts the processes that fill requests; torch is not imported until it is called."""
+def opener(model: str | None, device: str | None, processes: int | None) -> "Callable[[], WorkerPool]":
+    """A function that loads the model and starts the workers; torch is not imported until it is called."""
     from ddot.serve import check_processes
 
     check_model(model)
     check_processes(processes, device)
 
-    def open_filling() -> "Filling":
-        from ddot.serve.processes import filling
+    def load_and_start() -> "WorkerPool":
+        from ddot.serve.processes import open_pool
 
-        return filling(load_model, model, device, processes)
+        return open_pool(load_model, model, device, processes)
 
-    return open_filling
+    return load_and_start
 
 
 @app.command()

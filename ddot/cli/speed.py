@@ -123,11 +123,11 @@ def bench_serve(
 
     Example: ddot bench serve --no-http --device cuda --processes 2 --clients 1,64
     """
-    open_filling, counts = opener(model, device, processes), numbers(clients, "--clients")
+    open_pool, counts = opener(model, device, processes), numbers(clients, "--clients")
     if min(counts) < 1:
         raise ValueError(f"--clients is {clients}; each must be at least 1")
-    from ddot.serve.bench import in_process, measure, served
+    from ddot.serve.bench import http_server, in_process, measure
 
     most = max(counts)
-    server = in_process(open_filling, most) if no_http else served(model, device, most, processes)
+    server = in_process(open_pool, most) if no_http else http_server(model, device, most, processes)
     show(measure(server, counts, requests, seconds), as_json)

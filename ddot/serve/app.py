@@ -1,4 +1,4 @@
-"""The routes: what is served where, to whom, and how errors are reported."""
+"""The application: its routes, which of them need the API key, and how errors are reported."""
 
 import asyncio
 import time
@@ -19,12 +19,12 @@ from starlette.types import ASGIApp
 from ddot import __version__
 from ddot.serve import infill, llama_cpp, openai
 from ddot.serve.access import Access
-from ddot.serve.fim import NOTHING
+from ddot.serve.fim import EMPTY
 from ddot.serve.guard import Guard, Metrics
-from ddot.serve.jobs import Full, Late, Stopped, Work
-from ddot.serve.processes import Filling
-from ddot.serve.replies import STREAM_HEADERS, Refused, event, finished, refusal, reply, streamed
-from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, refusal_of
+from ddot.serve.jobs import DeadlineExceeded, JobCancelled, JobQueue, QueueFull
+from ddot.serve.processes import WorkerPool
+from ddot.serve.replies import STREAM_HEADERS, HTTPError, event, http_error, json_reply, stream, wait_for
+from ddot.serve.requests import CompletionRequest, EditorRequest, InfillRequest, validation_error
 
 _PAGE = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _PAGE_HEADERS = {
@@ -39,11 +39,11 @@ _ROUTES = (
 )
 
 
-def _sends(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    return {200: {"description": "Success", "content": {kind: {} for kind in kinds}}}
+def _success(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": "Success", "content": {media_type: {} for media_type in media_types}}}
 
 
-_STREAMS = _sends("application/json", "text/event-stream")
+_JSON_OR_STREAM = _success("application/json", "text/event-stream")
 
 
 class ErrorText(BaseModel):
@@ -58,11 +58,11 @@ class ErrorReply(BaseModel):
     error: ErrorText
 
 
-def make_app(filling: Filling, work: Work, access: Access, log: bool = False) -> ASGIApp:
+def make_app(pool: WorkerPool, queue: JobQueue, access: Access, log: bool = False) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(work.close)
+        await asyncio.to_thread(queue.close)
 
     async def check_key(request: Request) -> None:
         access.check_key(request.headers)
@@ -77,93 +77,95 @@ def make_app(filling: Filling, work: Work, access: Access, log: bool = False) ->
     )
     if access.origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(access.origins), allow_methods=["*"], allow_headers=["*"])
-    for kind in (Exception, ValueError, Refused, Full, Late, Stopped, HTTPException, RequestValidationError):
-        app.add_exception_handler(kind, _told)
-    metrics = Metrics(work)
-    app.include_router(_open_routes(filling.model.name, work))
-    app.include_router(_routes(filling, work, metrics), dependencies=[Depends(check_key)])
+    handled = (HTTPError, QueueFull, DeadlineExceeded, JobCancelled, HTTPException, RequestValidationError)
+    for error in (Exception, ValueError, *handled):
+        app.add_exception_handler(error, _error_reply)
+    metrics = Metrics(queue)
+    app.include_router(_public_routes(pool.model.name, queue))
+    app.include_router(_routes(pool, queue, metrics), dependencies=[Depends(check_key)])
     return Guard(app, access, metrics, log)
 
 
-def _open_routes(name: str, work: Work) -> APIRouter:
-    """Routes that need no key: the page asks for it itself."""
+def _public_routes(model: str, queue: JobQueue) -> APIRouter:
+    """Routes that need no key: the health check, and the page, which asks for the key itself."""
     routes = APIRouter()
-    for file, kind in _PAGE.items():
-        routes.add_api_route("/" if file == "page.html" else f"/{file}", _file(file, kind), include_in_schema=False)
+    for file, media_type in _PAGE.items():
+        path = "/" if file == "page.html" else f"/{file}"
+        routes.add_api_route(path, _send_file(file, media_type), include_in_schema=False)
 
     @routes.get("/health")
     async def health() -> Response:
-        return reply({"status": "ok", "model": name, "at_work": work.at_work, "waiting": work.waiting})
+        return json_reply({"status": "ok", "model": model, "at_work": queue.running, "waiting": queue.waiting})
 
     return routes
 
 
-def _file(name: str, kind: str) -> Callable[[], Response]:
-    """A route that sends a part of the page."""
+def _send_file(name: str, media_type: str) -> Callable[[], Response]:
+    """A handler that sends a file of the page."""
     content = Path(__file__).with_name(name).read_bytes()
-    return lambda: Response(content, headers=_PAGE_HEADERS, media_type=kind)
+    return lambda: Response(content, headers=_PAGE_HEADERS, media_type=media_type)
 
 
-def _routes(filling: Filling, work: Work, metrics: Metrics) -> APIRouter:
-    routes, model = APIRouter(), filling.model
-    one = {"id": model.name, "object": "model", "created": int(time.time()), "owned_by": "ddot"}
+def _routes(pool: WorkerPool, queue: JobQueue, metrics: Metrics) -> APIRouter:
+    routes, model = APIRouter(), pool.model
+    entry = {"id": model.name, "object": "model", "created": int(time.time()), "owned_by": "ddot"}
 
     @routes.get("/v1/models")
     async def models() -> Response:
-        return reply({"object": "list", "data": [one]})
+        return json_reply({"object": "list", "data": [entry]})
 
     @routes.get("/v1/models/{name:path}")
     async def one_model(name: str) -> Response:
         if name != model.name:
-            raise Refused(404, f"there is no model {name!r}; there is {model.name!r}", "not_found")
-        return reply(one)
+            raise HTTPError(404, f"there is no model {name!r}; this server has {model.name!r}", "not_found")
+        return json_reply(entry)
 
-    @routes.get("/metrics", responses=_sends("text/plain"))
+    @routes.get("/metrics", responses=_success("text/plain"))
     async def show_metrics() -> Response:
         return Response(metrics.text, media_type="text/plain; version=0.0.4")
 
-    @routes.post("/v1/infill", responses=_STREAMS)
-    async def fill_text(request: Request, asked: InfillRequest) -> Response:
-        job = work.start(filling.start(infill.filled, asked))
-        if asked.stream:
-            return await streamed(
-                request, job, partial(map, event), lambda done: [event({"type": "result", **done})],
+    @routes.post("/v1/infill", responses=_JSON_OR_STREAM)
+    async def fill_text(request: Request, body: InfillRequest) -> Response:
+        job = queue.submit(pool.steps(infill.fill, body))
+        if body.stream:
+            return await stream(
+                request, job, partial(map, event), lambda result: [event({"type": "result", **result})],
                 lambda ahead: event({"type": "queued", "ahead": ahead}),
             )  # fmt: skip
-        return reply(await finished(request, job))
+        return json_reply(await wait_for(request, job))
 
-    @routes.post("/infill", responses=_STREAMS)
-    async def fill_for_an_editor(request: Request, asked: EditorRequest) -> Response:
-        if asked.n_predict == 0:  # editors warm up a cache, and there is none here
-            if asked.stream:
-                body = b"".join(llama_cpp.events(model, asked, NOTHING))
-                return Response(body, headers=STREAM_HEADERS, media_type="text/event-stream")
-            return reply(llama_cpp.answer(model, asked, NOTHING))
-        job = work.start(filling.start(llama_cpp.filled, asked))
-        if asked.stream:
-            return await streamed(request, job, lambda _: [], lambda done: llama_cpp.events(model, asked, done))
-        return reply(llama_cpp.answer(model, asked, await finished(request, job)))
+    @routes.post("/infill", responses=_JSON_OR_STREAM)
+    async def fill_for_an_editor(request: Request, body: EditorRequest) -> Response:
+        if body.n_predict == 0:  # editors do this to warm up a cache; this server has none
+            if body.stream:
+                events = b"".join(llama_cpp.events(model, body, EMPTY))
+                return Response(events, headers=STREAM_HEADERS, media_type="text/event-stream")
+            return json_reply(llama_cpp.reply(model, body, EMPTY))
+        job = queue.submit(pool.steps(llama_cpp.fill, body))
+        if body.stream:
+            return await stream(request, job, lambda _: [], lambda result: llama_cpp.events(model, body, result))
+        return json_reply(llama_cpp.reply(model, body, await wait_for(request, job)))
 
-    @routes.post("/v1/completions", responses=_STREAMS)
-    async def complete(request: Request, asked: CompletionRequest) -> Response:
-        job = work.start(filling.start(openai.filled, asked))
-        if asked.stream:
-            return await streamed(request, job, lambda _: [], lambda done: openai.events(model, asked, done))
-        return reply(openai.answer(model, asked, await finished(request, job)))
+    @routes.post("/v1/completions", responses=_JSON_OR_STREAM)
+    async def complete(request: Request, body: CompletionRequest) -> Response:
+        job = queue.submit(pool.steps(openai.fill, body))
+        if body.stream:
+            return await stream(request, job, lambda _: [], lambda result: openai.events(model, body, result))
+        return json_reply(openai.reply(model, body, await wait_for(request, job)))
 
     return routes
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _error_reply(request: Request, error: Exception) -> Response:
     """Every error as JSON with a sentence."""
     if isinstance(error, RequestValidationError):
-        error = refusal_of(error, request.url.path)
-    elif isinstance(error, HTTPException) and error.status_code == 400:  # too deep, numbers of thousands of digits
-        error = Refused(400, "the body is not JSON that can be read", "bad_json")
+        error = validation_error(error, request.url.path)
+    elif isinstance(error, HTTPException) and error.status_code == 400:  # nested too deep, or a number too long
+        error = HTTPError(400, "the body is not JSON that can be read; wanted a JSON object", "bad_json")
     elif isinstance(error, HTTPException):
-        what = "does not take" if error.status_code == 405 else "is not an address for"
-        sentence = f"{request.url.path} {what} {request.method}; there are {_ROUTES}"
+        problem = "does not accept" if error.status_code == 405 else "is not a route for"
+        sentence = f"{request.url.path} {problem} {request.method}; the routes are {_ROUTES}"
         code = "not_found" if error.status_code == 404 else "not_allowed"
-        error = Refused(error.status_code, sentence, code, dict(error.headers or {}))
-    refused = refusal(error)
-    return reply(refused.body, refused.status, refused.headers)
+        error = HTTPError(error.status_code, sentence, code, dict(error.headers or {}))
+    found = http_error(error)
+    return json_reply(found.body, found.status, found.headers)

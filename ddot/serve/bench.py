@@ -1,6 +1,6 @@
-"""`ddot bench serve`: clients that each send a request as soon as they have an answer.
+"""`ddot bench serve`: a load test with clients that each send the next request when they have an answer.
 
-They ask a real server or, where there is no web framework, its queue and processes (`serve.jobs`, `serve.processes`).
+The target is a server or, without HTTP, only its job queue and workers (`serve.jobs`, `serve.processes`).
 """
 
 import asyncio
@@ -24,8 +24,8 @@ import numpy as np
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
 from ddot.network.devices import device_of
-from ddot.serve.jobs import Work
-from ddot.serve.processes import Filling, processes_on
+from ddot.serve.jobs import JobQueue
+from ddot.serve.processes import WorkerPool, process_count
 
 # No two clients send the same text at the same time: equal texts would be filled once.
 _PEOPLE = ("gardener", "piano teacher", "bus driver", "young doctor", "painter", "retired judge", "baker", "smith")
@@ -40,49 +40,48 @@ _PATTERNS = (
     "If you see the {}, please say that ___ is still in the kitchen.",
 )
 TEXTS = tuple(pattern.format(person) for person in _PEOPLE for pattern in _PATTERNS)
-_PATIENCE = 300.0  # seconds for an answer
+_TIMEOUT = 300.0  # seconds for an answer
 
 
-class Asked(NamedTuple):
-    """The server under test: results of a text (None on failure), the process that computes them, and how many
-    processes have a model of their own."""
+class Target(NamedTuple):
+    """The server under test. `fill`: the results for a text, None on failure. `copies`: processes with the model."""
 
-    results: Callable[[str], Any]
-    process: int
+    fill: Callable[[str], Any]
+    pid: int
     copies: int = 1
 
 
 @contextmanager
-def served(model: str | None, device: str | None, queue: int, processes: int | None = None) -> Iterator[Asked]:
-    """A `ddot serve` in a process of its own."""
-    copies = processes_on(device_of(device), processes)
-    given = {"--model": model, "--device": device, "--processes": processes, "--queue": queue}
-    options = [str(part) for option in given.items() if option[1] is not None for part in option]
-    command = [sys.executable, "-m", "ddot", "serve", "--port", "0", *options]
-    with subprocess.Popen([*command, "--time-limit", str(_PATIENCE)], stderr=subprocess.PIPE, text=True) as server:
+def http_server(model: str | None, device: str | None, queue: int, processes: int | None = None) -> Iterator[Target]:
+    """A `ddot serve` in another process."""
+    copies = process_count(device_of(device), processes)
+    options = {"--model": model, "--device": device, "--processes": processes, "--queue": queue}
+    arguments = [str(part) for option in options.items() if option[1] is not None for part in option]
+    command = [sys.executable, "-m", "ddot", "serve", "--port", "0", *arguments]
+    with subprocess.Popen([*command, "--time-limit", str(_TIMEOUT)], stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
             line = server.stderr.readline()
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-            if not found:
+            match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            if not match:
                 raise ValueError(f"the server did not start: {line.strip()}")
-            yield Asked(lambda text: _post(int(found[1]), text), server.pid, copies)
+            yield Target(lambda text: _post(int(match[1]), text), server.pid, copies)
         finally:
             server.terminate()
 
 
 @contextmanager
-def in_process(open_filling: Callable[[], Filling], queue: int) -> Iterator[Asked]:
-    """The queue of a server on threads of this process, and its workers."""
-    filling = open_filling()
-    loop, work = asyncio.new_event_loop(), Work(filling.at_once, queue, _PATIENCE)
+def in_process(open_pool: Callable[[], WorkerPool], max_waiting: int) -> Iterator[Target]:
+    """The job queue and the workers of a server, without HTTP."""
+    pool = open_pool()
+    loop, queue = asyncio.new_event_loop(), JobQueue(pool.capacity, max_waiting, _TIMEOUT)
 
-    async def fill(text: str) -> list[dict[str, Any]]:
-        return await work.start(filling.start(_filled, text)).result()
+    async def submit(text: str) -> list[dict[str, Any]]:
+        return await queue.submit(pool.steps(_fill, text)).result()
 
-    def results(text: str) -> Any:
+    def fill(text: str) -> Any:
         try:
-            return asyncio.run_coroutine_threadsafe(fill(text), loop).result()
+            return asyncio.run_coroutine_threadsafe(submit(text), loop).result()
         except Exception:
             traceback.print_exc()
             return None
@@ -90,83 +89,83 @@ def in_process(open_filling: Callable[[], Filling], queue: int) -> Iterator[Aske
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield Asked(results, os.getpid(), filling.copies)
+        yield Target(fill, os.getpid(), pool.copies)
     finally:
-        work.close()
-        filling.close()
+        queue.close()
+        pool.close()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-def _filled(model: Model, text: str) -> Steps[list[dict[str, Any]]]:
+def _fill(model: Model, text: str) -> Steps[list[dict[str, Any]]]:
     answers = yield from model.steps(model.request(text))
-    return [asdict(each.infill) for each in answers.best]
+    return [asdict(answer.infill) for answer in answers.best]
 
 
 def measure(
-    asking: AbstractContextManager[Asked], clients: Sequence[int], requests: int, seconds: float
+    server: AbstractContextManager[Target], clients: Sequence[int], requests: int, seconds: float
 ) -> list[dict[str, Any]]:
-    """Requests a second, times and errors for each number of clients; `requests` each, for at most `seconds`.
+    """Throughput, latency and errors for each number of clients; `requests` per client, for at most `seconds`.
 
-    `times_first`: the throughput over that of the first row. `cores`: the CPU time of the server over the time it took:
-    beside other programs, a second thread may get no more of them.
+    `times_first`: the throughput over that of the first row. `cores`: the server's CPU time over the elapsed time; on a
+    busy machine a second process may get no extra core.
     """
-    with asking as asked:
-        # As often as there are copies, which take turns: each prepares itself for texts of a new size.
-        texts = [text for text in TEXTS[: max(clients) + requests - 1] for _ in range(asked.copies)]
-        alone = {text: asked.results(text) for text in texts}
-        rows = [_row(asked, many, requests, seconds, alone) for many in clients]
+    with server as target:
+        # Warm up every copy of the model with every text; the copies take turns.
+        texts = [text for text in TEXTS[: max(clients) + requests - 1] for _ in range(target.copies)]
+        expected = {text: target.fill(text) for text in texts}
+        rows = [_row(target, count, requests, seconds, expected) for count in clients]
     return [{**row, "times_first": row["per_second"] / rows[0]["per_second"]} for row in rows]
 
 
-def _row(asked: Asked, clients: int, requests: int, seconds: float, alone: dict[str, Any]) -> dict[str, Any]:
+def _row(target: Target, clients: int, requests: int, seconds: float, expected: dict[str, Any]) -> dict[str, Any]:
     """One measurement. When its time is up, a client sends no more requests but waits for the last reply."""
-    times: list[float] = []
-    wrong = errors = 0
+    latencies: list[float] = []
+    different = errors = 0
     lock = threading.Lock()
-    start, used = time.perf_counter(), _cpu_seconds(asked.process)
+    start, cpu_start = time.perf_counter(), _cpu_seconds(target.pid)
 
-    def work(client: int) -> None:
-        nonlocal wrong, errors
+    def run_client(client: int) -> None:
+        nonlocal different, errors
         for number in range(requests):
-            begun = time.perf_counter()
-            if begun - start > seconds:
+            sent = time.perf_counter()
+            if sent - start > seconds:
                 return
             text = TEXTS[(client + number) % len(TEXTS)]
-            results = asked.results(text)
+            results = target.fill(text)
             with lock:
-                times.append(time.perf_counter() - begun)
+                latencies.append(time.perf_counter() - sent)
                 errors += results is None
-                wrong += results is not None and results != alone[text]
+                different += results is not None and results != expected[text]
 
-    threads = [threading.Thread(target=work, args=(client,)) for client in range(clients)]
+    threads = [threading.Thread(target=run_client, args=(client,)) for client in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    spent, used = time.perf_counter() - start, _cpu_seconds(asked.process) - used
-    p50, p95 = np.percentile(times, [50, 95])
+    elapsed, cpu = time.perf_counter() - start, _cpu_seconds(target.pid) - cpu_start
+    count, (p50, p95) = len(latencies), np.percentile(latencies, [50, 95])
     return {
-        "clients": clients, "requests": len(times), "per_second": len(times) / spent, "p50_s": float(p50),
-        "p95_s": float(p95), "errors": errors, "different_answers": wrong, "cores": used / spent,
-        "cpu_s_per_request": used / len(times),
+        "clients": clients, "requests": count, "per_second": count / elapsed, "p50_s": float(p50),
+        "p95_s": float(p95), "errors": errors, "different_answers": different, "cores": cpu / elapsed,
+        "cpu_s_per_request": cpu / count,
     }  # fmt: skip
 
 
-def _cpu_seconds(process: int) -> float:
-    """CPU time of a process and those it started, so far; 0 where the system does not say."""
+def _cpu_seconds(pid: int) -> float:
+    """CPU time so far of a process and its children; 0 on systems without /proc."""
     total = 0.0
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
-            if process in (int(path.parent.name), int(fields[1])):
+            if pid in (int(path.parent.name), int(fields[1])):
                 total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return total
 
 
 def _post(port: int, text: str) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
     try:
         connection.request("POST", "/v1/infill", json.dumps({"text": text}))
         return json.loads(connection.getresponse().read()).get("results")

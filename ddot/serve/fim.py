@@ -1,7 +1,7 @@
-"""Fill in the middle: the work behind llama.cpp's /infill and OpenAI's /v1/completions.
+"""Fill in the middle: what llama.cpp's /infill and OpenAI's /v1/completions share.
 
-Both texts are literal, whatever they look like. A time limit or a bound in tokens makes the fill shorter. A text before
-the gap that ends inside a word is finished first: its last word is filled anew with the letters it has (token healing).
+Prefix and suffix are literal: underscores in them are not blanks. A time or token limit makes the fill shorter. If the
+prefix ends inside a word, that word is filled again so that it begins with the letters typed (token healing).
 """
 
 import re
@@ -18,112 +18,113 @@ from ddot.infill.settings import Settings
 from ddot.infill.template import between
 from ddot.infill.view import SLOTS, window
 
-_NEAR = 4_000  # characters on either side of the gap; the network reads fewer
-_OPEN_WORD = re.compile(r"(?<!\S)[^\W\d_]+\Z")
-_LONGEST = 4  # tokens of a word that is filled again: each takes a forward pass
+_CONTEXT = 4_000  # characters on either side of the gap; the network reads fewer
+_LAST_WORD = re.compile(r"(?<!\S)[^\W\d_]+\Z")
+_MAX_HEALED = 4  # tokens of a word that is filled again: each takes a forward pass
 # Complete words that are also prefixes of longer ones: no token healing after them.
 _SHORT = "a i am an as at be by do go he if in is it me my no of oh ok on or so to up us we"
-_WHOLE = set(f"{_SHORT} {SMALL_WORDS}".split())
+_COMPLETE = set(f"{_SHORT} {SMALL_WORDS}".split())
 
 
 @dataclass(frozen=True)
 class Middle:
-    """A text, its number of tokens, and why it ends: "eos" by itself, "limit" at its bound, "word" at a stop string."""
+    """A text, its number of tokens, and why it ends: "eos" by itself, "limit" of tokens, "word" at a stop string."""
 
     text: str
     tokens: int
-    end: str = "eos"
-    word: str = ""
+    stop_type: str = "eos"
+    stop_word: str = ""
 
 
 @dataclass(frozen=True)
 class Middles:
-    """The likeliest middles; tokens read, whether that was all of the text, seconds spent reading and writing."""
+    """The most likely middles, best first; `is_truncated` if the network did not read all of the text."""
 
-    found: list[Middle]
-    read: int
-    whole: bool
-    reading: float
-    writing: float
-
-
-NOTHING = Middles([Middle("", 0, "limit")], 0, True, 0.0, 0.0)
+    middles: list[Middle]
+    tokens_read: int
+    is_truncated: bool
+    reading_seconds: float
+    writing_seconds: float
 
 
-def middles(
+EMPTY = Middles([Middle("", 0, "limit")], 0, False, 0.0, 0.0)
+
+
+def fill_middle(
     model: Model,
-    before: str,
-    after: str,
-    most: int | None,
+    prefix: str,
+    suffix: str,
+    max_tokens: int | None,
     settings: Settings,
-    stop: Sequence[str] = (),
+    stops: Sequence[str] = (),
     seconds: float | None = None,
 ) -> Steps[Middles]:
-    """Up to n different middles of at most `most` tokens. Mistakes are raised at once.
+    """Up to n different middles, each cut at the first stop string. A bad request raises immediately.
 
     With a limit of `seconds` there are as many words as fit, judging by the first forward pass, and no score.
     """
-    near = between(before[-_NEAR:], after[:_NEAR])
-    whole = len(before) <= _NEAR and len(after) <= _NEAR
-    bound = None if most is None or most >= SLOTS else most
-    request = replace(model.request(near, settings, seconds=seconds), tokens=bound)
-    return _steps(model, request, whole, stop)
+    template = between(prefix[-_CONTEXT:], suffix[:_CONTEXT])
+    is_cut = len(prefix) > _CONTEXT or len(suffix) > _CONTEXT
+    limit = None if max_tokens is None or max_tokens >= SLOTS else max_tokens
+    request = replace(model.request(template, settings, seconds=seconds), tokens=limit)
+    return _steps(model, request, is_cut, stops)
 
 
-def _steps(model: Model, request: Request, whole: bool, stop: Sequence[str]) -> Steps[Middles]:
+def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -> Steps[Middles]:
     part = window(request.template, [], model.tokenizer, slots=slots_of(request))
-    letters = open_word(model, *request.template.literals)
-    done = None
+    letters = unfinished_word(model, *request.template.literals)
+    answers = None
     if letters:
         start = time.perf_counter()
-        done = yield from _healed(model, request, letters)
+        answers = yield from _heal(model, request, letters)
         spent = time.perf_counter() - start
         request = replace(request, seconds=None if request.seconds is None else max(0.0, request.seconds - spent))
-    if done is None:
-        letters, done = "", (yield from model.steps(request))
-    found = []
-    for each in done.best:
-        text = each.infill.fills[0][len(letters) :]
-        middle = Middle(text, len(model.tokenizer.encode(text)) if letters else each.tokens)
-        found.append(_cut(middle, request.tokens, stop, model))
-    found = found or [Middle("", 0)]  # where nothing can be said without the words to avoid
-    return Middles(found, done.read, whole and part.begins and part.ends, done.reading, done.seconds - done.reading)
+    if answers is None:
+        letters, answers = "", (yield from model.steps(request))
+    middles = []
+    for answer in answers.best:
+        text = answer.infill.fills[0][len(letters) :]
+        middle = Middle(text, len(model.tokenizer.encode(text)) if letters else answer.tokens)
+        middles.append(_cut(middle, request.tokens, stops, model))
+    middles = middles or [Middle("", 0)]  # if every fill would hold an avoided word
+    is_truncated = is_cut or not (part.begins and part.ends)
+    return Middles(middles, answers.read, is_truncated, answers.reading, answers.seconds - answers.reading)
 
 
-def open_word(model: Model, before: str, after: str) -> str:
-    """The word that the text before the gap may end inside of; none where the model does not write from the left."""
-    engine, found = model.engine, _OPEN_WORD.search(before)
-    if found is None or after[:1].isalnum() or not engine.writes:
+def unfinished_word(model: Model, prefix: str, suffix: str) -> str:
+    """The word that the prefix may end inside of; none if the model does not write from left to right."""
+    engine, match = model.engine, _LAST_WORD.search(prefix)
+    if match is None or suffix[:1].isalnum() or not engine.writes:
         return ""
-    letters = found[0]
+    letters = match[0]
     tokens = model.tokenizer.encode(" " + letters)
     known = all(engine.alphabet.pieces[token] in engine.alphabet.token_of for token in tokens)
-    if letters.lower() in _WHOLE or len(tokens) > _LONGEST or not known:
+    if letters.lower() in _COMPLETE or len(tokens) > _MAX_HEALED or not known:
         return ""
     pieces = [engine.alphabet.pieces[token] for token in engine.alphabet.beginning_with(" " + letters)]
-    longer = any(piece[len(letters) + 1 :][:1].isalpha() for piece in pieces)
-    return letters if len(tokens) > 1 or longer else ""
+    can_continue = any(piece[len(letters) + 1 :][:1].isalpha() for piece in pieces)
+    return letters if len(tokens) > 1 or can_continue else ""
 
 
-def _healed(model: Model, request: Request, letters: str) -> Steps[Answers | None]:
-    """The answers with the last word before the gap filled anew; None if it cannot be spelt."""
-    before, after = request.template.literals
-    most = None if request.tokens is None else request.tokens + len(model.tokenizer.encode(" " + letters))
-    template = between(before.removesuffix(letters), after)
-    done = yield from model.steps(replace(request, template=template, whole=template, begin=letters, tokens=most))
-    return done if all(each.infill.fills[0].startswith(letters) for each in done.best) else None
+def _heal(model: Model, request: Request, letters: str) -> Steps[Answers | None]:
+    """The answers with the last word of the prefix filled again; None if it cannot be spelt."""
+    prefix, suffix = request.template.literals
+    limit = None if request.tokens is None else request.tokens + len(model.tokenizer.encode(" " + letters))
+    template = between(prefix.removesuffix(letters), suffix)
+    answers = yield from model.steps(replace(request, template=template, whole=template, begin=letters, tokens=limit))
+    return answers if all(answer.infill.fills[0].startswith(letters) for answer in answers.best) else None
 
 
-def _cut(middle: Middle, bound: int | None, stop: Sequence[str], model: Model) -> Middle:
-    """The middle up to the first stop string, within its bound."""
-    if bound is not None and middle.tokens >= bound:
-        # A network that cannot plan lengths does not keep a bound in tokens.
-        ends = model.tokenizer.ends(middle.text) if middle.tokens > bound else []
-        text = middle.text[: ends[bound - 1]] if ends else middle.text
-        middle = replace(middle, tokens=bound, end="limit", text=text)
-    places = [(middle.text.index(word), word) for word in stop if word and word in middle.text]
-    if not places:
+def _cut(middle: Middle, limit: int | None, stops: Sequence[str], model: Model) -> Middle:
+    """The middle up to the first stop string, within the limit of tokens."""
+    if limit is not None and middle.tokens >= limit:
+        # A network that cannot plan lengths may exceed the limit.
+        ends = model.tokenizer.ends(middle.text) if middle.tokens > limit else []
+        text = middle.text[: ends[limit - 1]] if ends else middle.text
+        middle = replace(middle, tokens=limit, stop_type="limit", text=text)
+    matches = [(middle.text.index(word), word) for word in stops if word and word in middle.text]
+    if not matches:
         return middle
-    place, word = min(places)
-    text = middle.text[:place]
+    start, word = min(matches)
+    text = middle.text[:start]
     return Middle(text, min(middle.tokens, len(model.tokenizer.encode(text))), "word", word)

@@ -1,4 +1,4 @@
-"""POST /v1/infill: `Model.infill` over HTTP, and, streamed, every step of it."""
+"""POST /v1/infill: `Model.infill` over HTTP; a stream also has a frame for every step."""
 
 import time
 from collections.abc import Generator
@@ -11,65 +11,68 @@ from ddot.infill.frames import frame_of
 from ddot.infill.model import Model
 from ddot.infill.request import Request
 from ddot.infill.template import Template
-from ddot.serve.requests import MOST_BLANKS, InfillRequest, check_work
+from ddot.serve.requests import MAX_BLANKS, InfillRequest, check_work
 
-_MOST_WORDS = 256  # in order, each with a gap on either side
+_MAX_WORDS = 256  # of a free text; each has a gap on either side
 
 Events = list[dict[str, Any]]
 R = TypeVar("R")
 
 
-def template_of(model: Model, asked: InfillRequest) -> Template:
-    """The text to fill, within the limits. Mistakes are raised at once."""
-    given = [each for each in (asked.text, asked.free) if isinstance(each, str)]
-    if len(given) != 1:
-        raise ValueError(f'the request needs either "text" or "free", a string; it has {"both" if given else "none"}')
-    free = asked.free is not None and asked.free is not False
-    template = model.template(given[0], free)
-    blanks, most = len(template.blanks) - free, _MOST_WORDS if free else MOST_BLANKS
-    if blanks > most:
-        raise ValueError(f"the text has {blanks} {'words' if free else 'blanks'}; at most {most} are allowed")
+def parse_text(model: Model, body: InfillRequest) -> Template:
+    """The text to fill, within the limits. A bad request raises immediately."""
+    texts = [text for text in (body.text, body.free) if isinstance(text, str)]
+    if len(texts) != 1:
+        found = "both" if texts else "neither"
+        raise ValueError(f'the request needs either "text" or "free", a string; it has {found}')
+    free = body.free is not None and body.free is not False
+    template = model.template(texts[0], free)
+    count, limit = len(template.blanks) - free, _MAX_WORDS if free else MAX_BLANKS
+    if count > limit:
+        raise ValueError(f"the text has {count} {'words' if free else 'blanks'}; at most {limit} are allowed")
     return template
 
 
-def filled(model: Model, asked: InfillRequest) -> Generator[Events, None, dict[str, Any]]:
-    """The events of filling a text, and the reply. Mistakes are raised at once."""
-    template = template_of(model, asked)
-    check_work(asked.settings, len(template.blanks))
-    request = model.request(template, asked.settings, free=template.apart, fills=asked.fills)
-    return _steps(model, template, request, bool(asked.stream))
+def fill(model: Model, body: InfillRequest) -> Generator[Events, None, dict[str, Any]]:
+    """Yields the events of filling a text, and returns the reply. A bad request raises immediately."""
+    template = parse_text(model, body)
+    check_work(body.settings, len(template.blanks))
+    request = model.request(template, body.settings, free=template.apart, fills=body.fills)
+    return (_stream if body.stream else _steps)(model, template, request)
 
 
-def _steps(
-    model: Model, template: Template, request: Request, watched: bool
-) -> Generator[Events, None, dict[str, Any]]:
-    frames = Frames(model)
-    stepped = model.watched if watched else model.steps
+def _steps(model: Model, template: Template, request: Request) -> Generator[Events, None, dict[str, Any]]:
     start = time.perf_counter()
-    if watched:  # frames count the blanks of a free text that are filled, and so must its literals
-        request = yield from _framed(model.located(request), None)
-        yield [{"type": "start", "literals": request.template.literals, "locked": request.locked}]
-    if watched and request.settings.n > 1:  # the answer of n = 1 is always among those of any n: show it first
-        alone = replace(request, settings=replace(request.settings, n=1))
-        first = yield from _framed(stepped(alone), frames)
-        frames.done = {attempt for attempt, _ in frames.blanks}
+    answers = yield from _events(model.steps(request), None)
+    return _reply(model, template, request, answers.best, time.perf_counter() - start)
+
+
+def _stream(model: Model, template: Template, request: Request) -> Generator[Events, None, dict[str, Any]]:
+    frames, start = Frames(model), time.perf_counter()
+    # Frames number only those gaps of a free text that are filled, and so must its literals.
+    request = yield from _events(model.located(request), None)
+    yield [{"type": "start", "literals": request.template.literals, "locked": request.locked}]
+    if request.settings.n > 1:  # the answer for n = 1 is among those for any n: send it first
+        single = replace(request, settings=replace(request.settings, n=1))
+        first = yield from _events(model.watched(single), frames)
+        frames.sent = {attempt for attempt, _ in frames.blanks}
         yield [{"type": "first", **_reply(model, template, request, first.best, time.perf_counter() - start)}]
-    done = yield from _framed(stepped(request), frames if watched else None)
-    return _reply(model, template, request, done.best, time.perf_counter() - start)
+    answers = yield from _events(model.watched(request), frames)
+    return _reply(model, template, request, answers.best, time.perf_counter() - start)
 
 
-def _framed(steps: Steps[R], frames: "Frames | None") -> Generator[Events, None, R]:
+def _events(steps: Steps[R], frames: "Frames | None") -> Generator[Events, None, R]:
     while True:
         try:
             step = next(steps)
         except StopIteration as end:
             return end.value
-        yield [] if frames is None else frames.of(step)
+        yield [] if frames is None else frames.events(step)
 
 
 def _reply(model: Model, template: Template, request: Request, best: list[Answer], seconds: float) -> dict[str, Any]:
     return {
-        "results": [{**asdict(each.infill), "attempt": each.attempt} for each in best],
+        "results": [{**asdict(answer.infill), "attempt": answer.attempt} for answer in best],
         "literals": list(template.literals), "blanks": [asdict(blank) for blank in template.blanks],
         "model": model.name, "steps": request.settings.steps, "seed": request.settings.seed,
         "seconds": round(seconds, 3),
@@ -77,17 +80,17 @@ def _reply(model: Model, template: Template, request: Request, best: list[Answer
 
 
 class Frames:
-    """The frames of a request: those of each attempt once, also where it is computed a second time."""
+    """The frames of a request. Those of an attempt are sent once, even if it is computed twice."""
 
     def __init__(self, model: Model):
         self.model = model
-        self.done: set[int] = set()  # attempts
-        self.blanks: dict[tuple[int, int], int] = {}  # in each window of each attempt
+        self.sent: set[int] = set()  # attempts
+        self.blanks: dict[tuple[int, int], int] = {}  # number of blanks by attempt and window
 
-    def of(self, step: Step) -> Events:
-        """A frame for each sample of the step; none where nothing is sampled."""
+    def events(self, step: Step) -> Events:
+        """A frame for each sample of the step; none if nothing is sampled."""
         samples = enumerate(step.samples)
-        return [self._frame(step, each, row) for row, each in samples if each.window.draw not in self.done]
+        return [self._frame(step, sample, row) for row, sample in samples if sample.window.draw not in self.sent]
 
     def _frame(self, step: Step, sample: Sample, row: int) -> dict[str, Any]:
         assert step.state is not None
@@ -98,14 +101,14 @@ class Frames:
             "prompt" if given else "pad" if piece == "" else "response"
             for given, piece in zip(frame.given, frame.pieces, strict=True)
         ]
-        found: dict[str, Any] = {
+        event: dict[str, Any] = {
             "type": "frame", "t": frame.t, "tokens": frame.pieces, "kinds": kinds, "attempt": window.draw,
-            "positions": [round(place, 5) for place in frame.positions], "window": window.number,
+            "positions": [round(position, 5) for position in frame.positions], "window": window.number,
             "step": step.number, "steps": sample.steps,
         }  # fmt: skip
         if step.number == 0:
             self.blanks[window.draw, window.number] = len(window.blanks)
-            found["first_blank"] = sum(self.blanks[window.draw, earlier] for earlier in range(window.number))
+            event["first_blank"] = sum(self.blanks[window.draw, earlier] for earlier in range(window.number))
             if sample.lengths is not None:
-                found["slots"] = [list(range(span.start, span.stop)) for span in sample.spans]
-        return found
+                event["slots"] = [list(range(span.start, span.stop)) for span in sample.spans]
+        return event

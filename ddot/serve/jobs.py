@@ -1,7 +1,7 @@
 """Runs long jobs on a few threads behind a bounded queue, so that the event loop never blocks.
 
-Knows nothing about texts or HTTP: a job is a generator whose steps are passed on as they come, and a cancelled job ends
-between two of them.
+Knows nothing about texts or HTTP. A job is a generator: its steps are forwarded to a reader on the event loop, and a
+cancelled job ends between two steps.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from typing import Any, Generic, TypeVar
 S = TypeVar("S")
 R = TypeVar("R")
 
-_UNREAD = 2_000  # a job with more unread steps is cancelled: its client has stopped reading
+_MAX_UNREAD = 2_000  # a job with more unread steps is cancelled: its client has stopped reading
 
 
-class Full(Exception):
+class QueueFull(Exception):
     """The queue is full."""
 
 
-class Stopped(Exception):
-    """The job was stopped before it had a result."""
+class JobCancelled(Exception):
+    """The job was cancelled before it had a result, or not accepted because the queue is shutting down."""
 
 
-class Late(Exception):
+class DeadlineExceeded(Exception):
     """The job had no result in time."""
 
     def __init__(self, seconds: float):
@@ -32,32 +32,32 @@ class Late(Exception):
         self.seconds = seconds
 
 
-class Work:
-    """Up to `threads` jobs at work, up to `queue` waiting, none longer than `seconds`. Used from one event loop."""
+class JobQueue:
+    """At most `threads` jobs run and `max_waiting` wait, each until its deadline. Used from one event loop."""
 
-    def __init__(self, threads: int, queue: int, seconds: float = 60.0):
-        self.threads, self.queue, self.seconds = threads, queue, seconds
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="filling")
-        self.jobs: dict[Job[Any, Any], None] = {}  # in the order they came
-        self.draining = self.closing = False
+    def __init__(self, threads: int, max_waiting: int, time_limit: float = 60.0):
+        self.threads, self.max_waiting, self.time_limit = threads, max_waiting, time_limit
+        self.executor = ThreadPoolExecutor(threads, thread_name_prefix="filling")
+        self.jobs: dict[Job[Any, Any], None] = {}  # in order of arrival
+        self.draining = self.stopping = False
 
     @property
-    def at_work(self) -> int:
-        return sum(job.begun.is_set() for job in self.jobs)
+    def running(self) -> int:
+        return sum(job.started.is_set() for job in self.jobs)
 
     @property
     def waiting(self) -> int:
-        return len(self.jobs) - self.at_work
+        return len(self.jobs) - self.running
 
-    def start(self, steps: Generator[S, None, R]) -> "Job[S, R]":
-        """Queue a job; raises `Full` if the queue is full."""
-        if self.draining or self.closing:
-            raise Stopped
-        if len(self.jobs) >= self.threads + self.queue:
-            raise Full
+    def submit(self, steps: Generator[S, None, R]) -> "Job[S, R]":
+        """Queue a job; raises `QueueFull` if the queue is full."""
+        if self.draining or self.stopping:
+            raise JobCancelled
+        if len(self.jobs) >= self.threads + self.max_waiting:
+            raise QueueFull
         job = Job(self, steps)
         self.jobs[job] = None
-        job.future = self.pool.submit(job.run)
+        job.future = self.executor.submit(job.run)
         return job
 
     def drain(self) -> None:
@@ -65,48 +65,48 @@ class Work:
         self.draining = True
 
     def stop(self) -> None:
-        """End every job before its next step and start no more. Only sets a flag: safe in a signal handler."""
-        self.closing = True
+        """Cancel every job before its next step and accept no more. Only sets a flag: safe in a signal handler."""
+        self.stopping = True
 
     def close(self) -> None:
         """Stop, and wait for the threads."""
         self.stop()
-        self.pool.shutdown(cancel_futures=False)
+        self.executor.shutdown(cancel_futures=False)
 
 
 class Job(Generic[S, R]):
-    """One piece of work: its steps as they come, then its result."""
+    """A generator in the queue: its steps as they come, then its result."""
 
-    def __init__(self, work: Work, steps: Generator[S, None, R]):
-        self.work, self.steps = work, steps
+    def __init__(self, queue: JobQueue, steps: Generator[S, None, R]):
+        self.queue, self.steps = queue, steps
         self.loop = asyncio.get_running_loop()
-        self.told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self.begun, self.stopped = threading.Event(), threading.Event()
+        self.messages: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.started, self.cancelled = threading.Event(), threading.Event()
         self.future: Any = None
-        self.due = self.loop.call_later(work.seconds, self.stop, Late(work.seconds))
+        self.deadline = self.loop.call_later(queue.time_limit, self.cancel, DeadlineExceeded(queue.time_limit))
 
-    def stop(self, why: Exception | None = None) -> None:
-        """End it before its next step and notify its reader now. A waiting job leaves the queue at once."""
-        self.stopped.set()
+    def cancel(self, reason: Exception | None = None) -> None:
+        """End the job before its next step; a waiting job leaves the queue at once. Its reader gets `reason` now."""
+        self.cancelled.set()
         if self.future.cancel():
-            self._end("error", why or Stopped())
-        elif why is not None:
-            self.told.put_nowait(("error", why))
+            self._end("error", reason or JobCancelled())
+        elif reason is not None:
+            self.messages.put_nowait(("error", reason))
 
     @property
     def ahead(self) -> int:
-        """Number of jobs ahead of it in the queue."""
-        waiting = [job for job in self.work.jobs if not job.begun.is_set()]
+        """Number of jobs ahead of this one in the queue."""
+        waiting = [job for job in self.queue.jobs if not job.started.is_set()]
         return waiting.index(self) if self in waiting else 0
 
     async def read(self) -> AsyncIterator[S]:
         """The steps as they come; afterwards `result` has the result. Errors are raised."""
         while True:
-            what, value = await self.told.get()
-            if what == "step":
+            kind, value = await self.messages.get()
+            if kind == "step":
                 yield value
                 continue
-            if what == "error":
+            if kind == "error":
                 raise value
             self._result: R = value
             return
@@ -119,22 +119,22 @@ class Job(Generic[S, R]):
         return self._result
 
     def run(self) -> None:
-        """Run on a thread of the pool."""
-        self.begun.set()
-        end: tuple[str, Any] = ("error", Stopped())
+        """Run on a thread of the executor."""
+        self.started.set()
+        outcome: tuple[str, Any] = ("error", JobCancelled())
         try:
-            while not (self.stopped.is_set() or self.work.closing or self.told.qsize() > _UNREAD):
+            while not (self.cancelled.is_set() or self.queue.stopping or self.messages.qsize() > _MAX_UNREAD):
                 step = next(self.steps)
-                self.loop.call_soon_threadsafe(self.told.put_nowait, ("step", step))
+                self.loop.call_soon_threadsafe(self.messages.put_nowait, ("step", step))
             self.steps.close()
-        except StopIteration as done:
-            end = ("result", done.value)
+        except StopIteration as end:
+            outcome = ("result", end.value)
         except Exception as error:  # passed to the reader; the thread continues with the next job
-            end = ("error", error)
-        self.loop.call_soon_threadsafe(self._end, *end)
+            outcome = ("error", error)
+        self.loop.call_soon_threadsafe(self._end, *outcome)
 
-    def _end(self, what: str, value: Any) -> None:
+    def _end(self, kind: str, value: Any) -> None:
         """Called on the event loop."""
-        self.due.cancel()
-        self.work.jobs.pop(self, None)
-        self.told.put_nowait((what, value))
+        self.deadline.cancel()
+        self.queue.jobs.pop(self, None)
+        self.messages.put_nowait((kind, value))

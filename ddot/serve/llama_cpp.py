@@ -1,6 +1,6 @@
 """POST /infill as llama.cpp's server answers it, for editors that support it (llama.vim, llama.vscode).
 
-`content` is what goes between prefix and suffix, spaces included. Text of other files (`input_extra`) comes before the
+`content` is the text between prefix and suffix, spaces included. Text from other files (`input_extra`) goes before the
 prefix; the network reads what is nearest to the gap.
 """
 
@@ -10,65 +10,68 @@ from typing import Any
 
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
-from ddot.serve.fim import Middles, middles
+from ddot.serve.fim import Middles, fill_middle
 from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
 
 
-def filled(model: Model, asked: EditorRequest) -> Steps[Middles]:
-    """The steps to what goes between prefix and suffix. Mistakes are raised at once."""
-    if asked.input_prefix is None and asked.input_suffix is None and asked.prompt is None:
-        raise ValueError('the request needs "input_prefix" and "input_suffix", strings; it has none')
-    extra = "".join(chunk.text.rstrip("\n") + "\n" for chunk in asked.input_extra or [])
-    before = extra + (asked.input_prefix or "") + (asked.prompt or "")
-    most = None if asked.n_predict is None or asked.n_predict < 0 else asked.n_predict
-    limit = asked.t_max_predict_ms
-    seconds = limit / 1000 / asked.settings.n if limit is not None and limit > 0 else None
-    return middles(model, before, asked.input_suffix or "", most, asked.settings, asked.stops, seconds)
+def fill(model: Model, body: EditorRequest) -> Steps[Middles]:
+    """The steps that lead to the middles. A bad request raises immediately."""
+    if body.input_prefix is None and body.input_suffix is None and body.prompt is None:
+        raise ValueError('the request needs "input_prefix" and "input_suffix", strings; it has neither')
+    extra = "".join(chunk.text.rstrip("\n") + "\n" for chunk in body.input_extra or [])
+    prefix = extra + (body.input_prefix or "") + (body.prompt or "")
+    max_tokens = None if body.n_predict is None or body.n_predict < 0 else body.n_predict
+    limit = body.t_max_predict_ms
+    seconds = limit / 1000 / body.settings.n if limit is not None and limit > 0 else None
+    return fill_middle(model, prefix, body.input_suffix or "", max_tokens, body.settings, body.stops, seconds)
 
 
-def answer(model: Model, asked: EditorRequest, done: Middles) -> dict[str, Any] | list[dict[str, Any]]:
-    """The reply, or the fields of it that were asked for; for several completions a list, as llama.cpp has it."""
-    each = [_answer(model, asked, done, index) for index in range(asked.settings.n)]
-    return each if len(each) > 1 else each[0]
+def reply(model: Model, body: EditorRequest, result: Middles) -> dict[str, Any] | list[dict[str, Any]]:
+    """The reply, or the requested fields of it; a list of them for several completions, as in llama.cpp."""
+    replies = [_reply(model, body, result, index) for index in range(body.settings.n)]
+    return replies if len(replies) > 1 else replies[0]
 
 
-def _answer(model: Model, asked: EditorRequest, done: Middles, index: int) -> dict[str, Any]:
-    middle = done.found[index % len(done.found)]  # where fewer differ, the best are repeated
-    whole = {
+def _reply(model: Model, body: EditorRequest, result: Middles, index: int) -> dict[str, Any]:
+    middle = result.middles[index % len(result.middles)]  # if fewer are different, the best are repeated
+    read = result.tokens_read
+    timings = _timings("prompt", read, result.reading_seconds)
+    timings |= _timings("predicted", middle.tokens, result.writing_seconds)
+    fields = {
         "index": index, "content": middle.text, "stop": True, "model": model.name, "tokens_predicted": middle.tokens,
-        "tokens_evaluated": done.read, "tokens_cached": done.read, "has_new_line": "\n" in middle.text,
-        "generation_settings": {"n_predict": asked.n_predict, **asdict(asked.settings)},
-        "truncated": not done.whole, "stop_type": middle.end, "stopping_word": middle.word,
-        "timings": {**_pace("prompt", done.read, done.reading), **_pace("predicted", middle.tokens, done.writing)},
+        "tokens_evaluated": read, "tokens_cached": read, "has_new_line": "\n" in middle.text,
+        "generation_settings": {"n_predict": body.n_predict, **asdict(body.settings)},
+        "truncated": result.is_truncated, "stop_type": middle.stop_type, "stopping_word": middle.stop_word,
+        "timings": timings,
     }  # fmt: skip
-    return nested(whole, asked.response_fields) if asked.response_fields else whole
+    return select(fields, body.response_fields) if body.response_fields else fields
 
 
-def events(model: Model, asked: EditorRequest, done: Middles) -> Iterable[bytes]:
-    """The content of a completion comes as one piece, then the rest of the reply."""
-    for index in range(asked.settings.n):
-        middle = done.found[index % len(done.found)]
+def events(model: Model, body: EditorRequest, result: Middles) -> Iterable[bytes]:
+    """The content of a completion comes in one piece, then the rest of the reply."""
+    for index in range(body.settings.n):
+        middle = result.middles[index % len(result.middles)]
         yield event({"index": index, "content": middle.text, "stop": False, "tokens_predicted": middle.tokens})
-        yield event({**_answer(model, asked, done, index), "content": "", "stop": True})
+        yield event({**_reply(model, body, result, index), "content": "", "stop": True})
 
 
-def nested(whole: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """The fields at these paths (`timings/predicted_n`) as flat keys; unknown ones are left out."""
-    found = {}
+def select(fields: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The fields at these paths (`timings/predicted_n`) as flat keys; unknown paths are left out."""
+    selected = {}
     for path in paths:
-        value: Any = whole
+        value: Any = fields
         for key in path.split("/"):
             value = value.get(key) if isinstance(value, dict) else None
         if value is not None:
-            found[path] = value
-    return found
+            selected[path] = value
+    return selected
 
 
-def _pace(what: str, tokens: int, seconds: float) -> dict[str, int | float]:
+def _timings(phase: str, tokens: int, seconds: float) -> dict[str, int | float]:
     return {
-        f"{what}_n": tokens,
-        f"{what}_ms": round(1000 * seconds, 3),
-        f"{what}_per_token_ms": round(1000 * seconds / tokens, 3) if tokens else 0.0,
-        f"{what}_per_second": round(tokens / seconds, 3) if seconds else 0.0,
+        f"{phase}_n": tokens,
+        f"{phase}_ms": round(1000 * seconds, 3),
+        f"{phase}_per_token_ms": round(1000 * seconds / tokens, 3) if tokens else 0.0,
+        f"{phase}_per_second": round(tokens / seconds, 3) if seconds else 0.0,
     }

@@ -1,4 +1,4 @@
-"""What clients send, checked; errors say what was wanted. Unknown fields are ignored."""
+"""Request bodies and their validation; errors say what was wanted. Unknown fields are ignored."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -8,58 +8,56 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from ddot.infill.mistakes import JSON
 from ddot.infill.settings import TERMINALS, Settings, whole_number
-from ddot.serve.replies import Refused
+from ddot.serve.replies import HTTPError
 
-MOST_CHARACTERS = 20_000
-MOST_BLANKS = 64
-MOST_N = 16
-MOST_STEPS = 128
-MOST_WORK = 8_192  # n × steps × blanks: either the most blanks or the most alternatives, with few steps
+MAX_CHARACTERS = 20_000
+MAX_BLANKS = 64
+MAX_N = 16
+MAX_STEPS = 128
+MAX_WORK = 8_192  # n × steps × blanks: many blanks or many alternatives only with few steps
 
-_TEXT = f"a string of up to {MOST_CHARACTERS:,} characters"
+_TEXT = f"a string of up to {MAX_CHARACTERS:,} characters"
 _STOP = "a string, or a list of strings"
 
-_LIMITS = {"n": MOST_N, "steps": MOST_STEPS}
-# What `Settings` and `Asked.settings` check, for readers of /openapi.json.
+_LIMITS = {"n": MAX_N, "steps": MAX_STEPS}
+# What `Settings` and `BaseRequest.settings` check, for readers of /openapi.json.
 _BOUNDS: dict[str, dict[str, Any]] = {
     "temperature": {"minimum": 0, "maximum": 10},
     "top_p": {"exclusiveMinimum": 0, "maximum": 1},
     "terminal": {"enum": list(TERMINALS)},
-    **{name: {"minimum": 1, "maximum": most} for name, most in _LIMITS.items()},
+    **{name: {"minimum": 1, "maximum": limit} for name, limit in _LIMITS.items()},
 }
 
 
-def _with_settings(schema: dict[str, Any]) -> None:
-    """The settings, with the limits of this server; null leaves one as it is."""
-    for name, known in TypeAdapter(Settings).json_schema()["properties"].items():
-        kinds = known.pop("anyOf", [{"type": known.pop("type", "array")}])
-        kinds[0] |= _BOUNDS.get(name, {})
-        schema["properties"][name] = {
-            **known,
-            "anyOf": [*(k for k in kinds if k != {"type": "null"}), {"type": "null"}],
-        }
+def _add_settings(schema: dict[str, Any]) -> None:
+    """Add the settings, with the limits of this server; null means the default."""
+    for name, field in TypeAdapter(Settings).json_schema()["properties"].items():
+        types = field.pop("anyOf", [{"type": field.pop("type", "array")}])
+        types[0] |= _BOUNDS.get(name, {})
+        types = [*(schema_type for schema_type in types if schema_type != {"type": "null"}), {"type": "null"}]
+        schema["properties"][name] = {**field, "anyOf": types}
 
 
-class Asked(BaseModel):
-    """A request. A field's description is what errors say was wanted. Settings are checked by `Settings` itself."""
+class BaseRequest(BaseModel):
+    """A field's description is what errors say was wanted. Settings are checked by `Settings` itself."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True, json_schema_extra=_with_settings)
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, json_schema_extra=_add_settings)
 
     stream: bool | None = Field(False, description="true or false")
 
     @property
     def settings(self) -> Settings:
         settings = Settings().updated(self.model_extra or {})
-        for name, most in _LIMITS.items():
-            whole_number(name, getattr(settings, name), 1, most)
+        for name, limit in _LIMITS.items():
+            whole_number(name, getattr(settings, name), 1, limit)
         return settings
 
 
-class InfillRequest(Asked):
+class InfillRequest(BaseRequest):
     """POST /v1/infill."""
 
-    text: str | None = Field(None, max_length=MOST_CHARACTERS, description=_TEXT)
-    free: Annotated[str, Field(max_length=MOST_CHARACTERS)] | bool | None = Field(
+    text: str | None = Field(None, max_length=MAX_CHARACTERS, description=_TEXT)
+    free: Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | None = Field(
         None, description=f"{_TEXT}, or true for a text of words in order"
     )
     fills: list[str | None] | None = Field(None, description="a list with a string or null for each blank")
@@ -72,8 +70,8 @@ class Chunk(BaseModel):
     filename: str | None = None
 
 
-class Between(Asked):
-    """What goes between two texts."""
+class MiddleRequest(BaseRequest):
+    """A request for the text between two texts."""
 
     stop: str | list[str] | None = Field(None, description=_STOP)
 
@@ -82,15 +80,15 @@ class Between(Asked):
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
 
-class EditorRequest(Between):
-    """POST /infill, as llama.cpp's server."""
+class EditorRequest(MiddleRequest):
+    """POST /infill, as in llama.cpp's server."""
 
     input_prefix: str | None = Field(None, description="a string")
     input_suffix: str | None = Field(None, description="a string")
     input_extra: list[Chunk] | None = Field(None, description='a list of {"text": "…", "filename": "…"}')
     prompt: str | None = Field(None, description="a string")
     n_predict: int | None = Field(-1, description="a whole number, −1 for no limit")
-    n_cmpl: int | None = Field(None, ge=1, le=MOST_N, description=f"a whole number from 1 to {MOST_N}; else n counts")
+    n_cmpl: int | None = Field(None, ge=1, le=MAX_N, description=f"a whole number from 1 to {MAX_N}; else n counts")
     t_max_predict_ms: float | None = Field(0, description="a number of milliseconds")
     response_fields: list[str] | None = Field(None, description="a list of strings")
 
@@ -104,8 +102,8 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = False
 
 
-class CompletionRequest(Between):
-    """POST /v1/completions, as OpenAI's."""
+class CompletionRequest(MiddleRequest):
+    """POST /v1/completions, as in OpenAI's API."""
 
     prompt: str | list[str] = Field(description=_STOP)
     suffix: str | None = Field(None, description="a string")
@@ -114,35 +112,35 @@ class CompletionRequest(Between):
     stream_options: StreamOptions | None = Field(None, description='{"include_usage": true}')
 
 
-KINDS: dict[str, type[Asked]] = {
+REQUEST_TYPES: dict[str, type[BaseRequest]] = {
     "/v1/infill": InfillRequest, "/infill": EditorRequest, "/v1/completions": CompletionRequest
 }  # fmt: skip
 
 
-def refusal_of(error: RequestValidationError, path: str) -> Refused:
-    """What is wrong with a body that the framework could not read, and what was wanted."""
+def validation_error(error: RequestValidationError, path: str) -> HTTPError:
+    """What is wrong with a body that failed validation, and what was wanted."""
     first, given = error.errors()[0], error.body
     if first["type"] == "json_invalid":
-        return Refused(400, f"the body is not JSON ({first['ctx']['error']})", "bad_json")
+        return HTTPError(400, f"the body is not JSON ({first['ctx']['error']})", "bad_json")
     if len(first["loc"]) < 2:
-        what = "empty" if given is None else JSON.value(given)
-        return Refused(400, f"the body is {what}; wanted a JSON object", "bad_json")
+        body = "empty" if given is None else JSON.value(given)
+        return HTTPError(400, f"the body is {body}; wanted a JSON object", "bad_json")
     name = str(first["loc"][1])
-    wanted = KINDS[path].model_fields[name].description
+    wanted = REQUEST_TYPES[path].model_fields[name].description
     if first["type"] == "string_unicode":
-        sentence = f'"{name}" holds half a character (a lone surrogate); take it out or write the whole one'
+        sentence = f'"{name}" holds half a character (a lone surrogate); remove it or send the whole character'
     elif name not in given:
         sentence = f'"{name}" is missing; wanted {wanted}'
     else:
         sentence = f'"{name}" is {JSON.value(given[name])}; wanted {wanted}'
-    return Refused(400, sentence, "bad_value")
+    return HTTPError(400, sentence, "bad_value")
 
 
 def check_work(settings: Settings, blanks: int) -> None:
-    """Refuse a request that no server should do at once."""
+    """Refuse a request that is too much work."""
     work = settings.n * settings.steps * blanks
-    if work > MOST_WORK:
+    if work > MAX_WORK:
         raise ValueError(
-            f"n × steps × blanks is {settings.n} × {settings.steps} × {blanks} = {work:,}; at most {MOST_WORK:,} are "
+            f"n × steps × blanks is {settings.n} × {settings.steps} × {blanks} = {work:,}; at most {MAX_WORK:,} is "
             "allowed in one request: ask for less, or send several requests"
         )

@@ -1,8 +1,8 @@
-"""A model on a GPU, where requests that come at the same time share the passes of the network.
+"""A model on a GPU whose concurrent requests share forward passes.
 
-One thread takes turns at all that is under way, a step each. Where blanks are written, every request is under way by
-itself and joins the standing batch of `infill.passes` when it comes; with other models, those that wait are filled
-together. Rows have a fixed shape, so each answer is the one it would get alone.
+One thread runs all requests in turn, a step each. If the model writes its blanks, a request runs on its own and joins
+the standing batch of `infill.passes` as soon as it arrives; with other models, the requests that wait are filled
+together. Batches have a fixed shape, so an answer is the same alone and among others.
 """
 
 import queue
@@ -17,38 +17,38 @@ from ddot.infill.model import Model
 from ddot.infill.request import Request
 from ddot.infill.scheduler import chunks, inside
 
-_LOOK = 0.25  # seconds between looks at whether a request is still wanted: 64 threads look
+_POLL = 0.25  # seconds between checks whether a request is still wanted, on up to 64 threads
 
-Waiting = tuple[Request, "Future[Answers]"]
-UnderWay = tuple[Steps[list[Answers]], list[Waiting]]
+Pending = tuple[Request, "Future[Answers]"]
+Running = tuple[Steps[list[Answers]], list[Pending]]
 
 
-class Shared(Model):
-    """The same model, in batches of a shape of its own if one is given. Use it from one thread for each request."""
+class SharedModel(Model):
+    """A copy of a model, with its own batch shape if one is given. Use it from one thread per request."""
 
     def __init__(self, model: Model, shape: Shape | None = None):
         super().__init__(model.denoiser, model.tokenizer, model.name, model.threads, shape or model.engine.shape)
         self.lock = threading.Lock()
-        self.waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
-        self.worker = threading.Thread(target=self._work, daemon=True, name="batches")
-        self.worker.start()
+        self.pending: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, daemon=True, name="batches")
+        self.thread.start()
 
     def close(self) -> None:
-        """Cancel what is under way and wait for the thread: an interpreter that exits while it computes aborts."""
-        self.waiting.put(None)
-        self.worker.join()
+        """Cancel all requests and wait for the thread: the interpreter aborts if it exits during a computation."""
+        self.pending.put(None)
+        self.thread.join()
 
     def steps(self, request: Request) -> Steps[Answers]:
-        """The answers to a request, computed with those of others; to stop reading is to leave."""
+        """The answers to a request, computed together with others. Closing this generator cancels it."""
         future: Future[Answers] = Future()
-        self.waiting.put((request, future))
+        self.pending.put((request, future))
         try:
             while True:
                 try:
-                    return future.result(_LOOK)
+                    return future.result(_POLL)
                 except TimeoutError:
-                    if not self.worker.is_alive():
-                        raise RuntimeError("the model is closed; nothing more is filled with it") from None
+                    if not self.thread.is_alive():
+                        raise RuntimeError("the model is closed and fills no more requests") from None
                     yield Step()
         finally:
             future.cancel()
@@ -60,46 +60,46 @@ class Shared(Model):
     def located(self, request: Request) -> Steps[Request]:
         return inside(lambda: self.lock, super().located(request))
 
-    def _work(self) -> None:
-        under_way: list[UnderWay] = []
+    def _run(self) -> None:
+        running: list[Running] = []
         while True:
-            come = [] if under_way else [self.waiting.get()]
-            while not self.waiting.empty():
-                come.append(self.waiting.get())
-            wanted = [each for each in come if each is not None]
-            under_way += map(self._begun, chunks(wanted, 1 if self.engine.writes else self.engine.shape.rows))
-            if len(wanted) < len(come):
-                return _cancel(under_way)
+            arrived = [] if running else [self.pending.get()]
+            while not self.pending.empty():
+                arrived.append(self.pending.get())
+            requests = [pending for pending in arrived if pending is not None]
+            running += map(self._start, chunks(requests, 1 if self.engine.writes else self.engine.shape.rows))
+            if len(requests) < len(arrived):
+                return _cancel(running)
             with self._computing():
-                under_way = [next_one for each in under_way for next_one in self._stepped(each)]
+                running = [following for current in running for following in self._advance(current)]
 
-    def _begun(self, group: list[Waiting]) -> UnderWay:
+    def _start(self, group: list[Pending]) -> Running:
         return answers.answers([request for request, _ in group], self.engine), group
 
-    def _stepped(self, each: UnderWay) -> list[UnderWay]:
-        """Do a step; what there is to do after it. Of several that fail, only the one at fault fails by itself."""
-        steps, group = each
+    def _advance(self, running: Running) -> list[Running]:
+        """Run one step; returns what is left to run. If a group fails, its requests are retried one by one."""
+        steps, group = running
         try:
             with self.lock:
                 if all(future.cancelled() for _, future in group):
                     steps.close()
                     return []
                 next(steps)
-            return [each]
+            return [running]
         except StopIteration as end:
-            for (_, future), found in zip(group, end.value, strict=True):
-                with suppress(InvalidStateError):  # nobody wants it any more
-                    future.set_result(found)
+            for (_, future), result in zip(group, end.value, strict=True):
+                with suppress(InvalidStateError):  # cancelled
+                    future.set_result(result)
         except Exception as error:
             if len(group) > 1:
-                return [self._begun([one]) for one in group]
+                return [self._start([pending]) for pending in group]
             with suppress(InvalidStateError):
                 group[0][1].set_exception(error)
         return []
 
 
-def _cancel(under_way: list[UnderWay]) -> None:
-    for steps, group in under_way:
+def _cancel(running: list[Running]) -> None:
+    for steps, group in running:
         steps.close()
         for _, future in group:
             future.cancel()

@@ -23,7 +23,7 @@ from ddot.infill.passes import together
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.serve import processes
-from ddot.serve.processes import Filling, Spawn
+from ddot.serve.processes import Spawner, WorkerPool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 SHAPE = Shape(4, 32, 256)  # of the batches in processes that are spawned, as for a GPU
@@ -36,8 +36,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def filling(model):
-    made = Filling(model)
+def pool(model):
+    made = WorkerPool(model)
     yield made
     made.close()
 
@@ -52,7 +52,7 @@ def writing(tmp_path_factory):
 def spawned(writing):
     model = ddot.load(writing, device="cpu")
     model.name = "named here"
-    with closing(Filling(model, Spawn(partial(ddot.load, writing, "cpu"), 2, SHAPE))) as made:
+    with closing(WorkerPool(model, Spawner(partial(ddot.load, writing, "cpu"), 2, SHAPE))) as made:
         yield made
 
 
@@ -121,35 +121,35 @@ def has_ended(number):
         return True
 
 
-def test_answers_come_from_other_processes_and_are_the_same(model, filling):
-    assert filling.at_once == 2
-    first, second = (filling.start(process, None) for _ in range(2))
+def test_answers_come_from_other_processes_and_are_the_same(model, pool):
+    assert pool.capacity == 2
+    first, second = (pool.steps(process, None) for _ in range(2))
     next(first), next(second)
     here, there = result_of(first), result_of(second)
     assert len({here, there, os.getpid()}) == 3
     for text in ("The ___ boat", "My sister ___{2} the garden ___."):
-        assert result_of(filling.start(fills, text)) == model.infill(text)
+        assert result_of(pool.steps(fills, text)) == model.infill(text)
     with pytest.raises(ValueError, match="no blank"):
-        result_of(filling.start(fills, "no blank"))
+        result_of(pool.steps(fills, "no blank"))
 
 
-def test_what_nobody_wants_ends_and_mistakes_keep_their_place(filling, tmp_path):
+def test_what_nobody_wants_ends_and_mistakes_keep_their_place(pool, tmp_path):
     for number in range(4):  # more often than there are processes: each is free again
-        steps = filling.start(endless, tmp_path / str(number))
+        steps = pool.steps(endless, tmp_path / str(number))
         next(steps)
         steps.close()
         assert (tmp_path / str(number)).read_text() == "closed"
         with pytest.raises(ZeroDivisionError) as caught:
-            result_of(filling.start(faulty, None))
+            result_of(pool.steps(faulty, None))
         assert "in faulty" in caught.value.__notes__[0]
 
 
-def test_a_process_that_dies_is_replaced_by_a_thread(model, filling):
+def test_a_process_that_dies_is_replaced_by_a_thread(model, pool):
     for _ in range(2):
         with pytest.raises(RuntimeError, match="has died"):
-            result_of(filling.start(deadly, None))
-    assert result_of(filling.start(process, None)) == os.getpid()
-    assert result_of(filling.start(fills, "The ___ boat")) == model.infill("The ___ boat")
+            result_of(pool.steps(deadly, None))
+    assert result_of(pool.steps(process, None)) == os.getpid()
+    assert result_of(pool.steps(fills, "The ___ boat")) == model.infill("The ___ boat")
 
 
 def missing_file(model, _):
@@ -165,7 +165,7 @@ def cannot_travel(model, _):
 def test_errors_of_a_request_are_told_and_the_next_one_is_answered(model):
     """Also those that look like a broken connection, and replies that cannot be sent."""
     here, there = multiprocessing.Pipe()
-    thread = threading.Thread(target=processes._work, args=(model, there), daemon=True)
+    thread = threading.Thread(target=processes._serve_requests, args=(model, there), daemon=True)
     thread.start()
     for fill, wanted in ((missing_file, FileNotFoundError), (cannot_travel, RuntimeError), (about, None)):
         here.send((fill, None))
@@ -180,8 +180,8 @@ def test_errors_of_a_request_are_told_and_the_next_one_is_answered(model):
 
 
 def test_processes_end_with_the_one_that_started_them(model):
-    made = Filling(model)
-    first, second = (made.start(process, None) for _ in range(2))
+    made = WorkerPool(model)
+    first, second = (made.steps(process, None) for _ in range(2))
     next(first), next(second)
     numbers = [result_of(first), result_of(second)]
     made.close()
@@ -189,27 +189,27 @@ def test_processes_end_with_the_one_that_started_them(model):
 
 
 def test_spawned_processes_answer_as_one_alone_several_requests_at_a_time(writing, spawned):
-    assert (spawned.at_once, spawned.copies) == (8, 2)
+    assert (spawned.capacity, spawned.copies) == (8, 2)
     model = ddot.load(writing, device="cpu")
     alone = Model(model.denoiser, model.tokenizer, shape=SHAPE)
     with ThreadPoolExecutor(8) as pool:
-        found = [pool.submit(result_of, spawned.start(fills, text)) for text in TEXTS * 2]
+        found = [pool.submit(result_of, spawned.steps(fills, text)) for text in TEXTS * 2]
         assert [each.result(60) for each in found] == [result_of(fills(alone, text)) for text in TEXTS] * 2
     with pytest.raises(ValueError, match="no blank"):
-        result_of(spawned.start(fills, "no blank"))
+        result_of(spawned.steps(fills, "no blank"))
     with pytest.raises(ZeroDivisionError):
-        result_of(spawned.start(faulty, None))
-    assert result_of(spawned.start(about, None)) == ("named here", [], True, True)
+        result_of(spawned.steps(faulty, None))
+    assert result_of(spawned.steps(about, None)) == ("named here", [], True, True)
 
 
 def test_spawned_processes_get_as_many_requests_each(spawned):
-    under_way = [spawned.start(process, None) for _ in range(6)]
+    under_way = [spawned.steps(process, None) for _ in range(6)]
     where = [next(each)[0] for each in under_way]
     assert sorted(Counter(where).values()) == [3, 3]
     assert os.getpid() not in where
     ended = [each for each, number in zip(under_way, where, strict=True) if number == where[0]]
     assert {result_of(each) for each in ended} == {where[0]}
-    again = [spawned.start(process, None) for _ in range(3)]
+    again = [spawned.steps(process, None) for _ in range(3)]
     assert {next(each)[0] for each in again} == {where[0]}
     for each in (*under_way, *again):
         each.close()
@@ -217,24 +217,24 @@ def test_spawned_processes_get_as_many_requests_each(spawned):
 
 def test_what_nobody_wants_ends_in_spawned_processes(spawned, tmp_path):
     for number in range(9):  # more often than there are connections
-        steps = spawned.start(endless, tmp_path / str(number))
+        steps = spawned.steps(endless, tmp_path / str(number))
         next(steps)
         steps.close()
         assert (tmp_path / str(number)).read_text() == "closed"
-    under_way = [spawned.start(long, None) for _ in range(2)]
+    under_way = [spawned.steps(long, None) for _ in range(2)]
     for each in under_way:
         next(each)
         next(each)  # a quarter of a second later
         each.close()
-    eventually(lambda: not any(result_of(spawned.start(busy, None)) for _ in range(2)))
+    eventually(lambda: not any(result_of(spawned.steps(busy, None)) for _ in range(2)))
 
 
 def test_a_spawned_process_that_dies_leaves_its_requests_to_the_others(writing, tmp_path):
     model = ddot.load(writing, device="cpu")
-    with closing(Filling(model, Spawn(partial(ddot.load, writing, "cpu"), 2, Shape(2, 32, 256)))) as made:
-        first, second = (made.start(endless, tmp_path / name) for name in ("first", "second"))
+    with closing(WorkerPool(model, Spawner(partial(ddot.load, writing, "cpu"), 2, Shape(2, 32, 256)))) as made:
+        first, second = (made.steps(endless, tmp_path / name) for name in ("first", "second"))
         next(first), next(second)
-        third = made.start(process, None)
+        third = made.steps(process, None)
         dead = next(third)[0]
         os.kill(dead, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="has died"):
@@ -242,26 +242,26 @@ def test_a_spawned_process_that_dies_leaves_its_requests_to_the_others(writing, 
         third.close()
         next(second), second.close()
         assert (tmp_path / "second").read_text() == "closed"
-        left = {result_of(made.start(process, None)) for _ in range(5)}
+        left = {result_of(made.steps(process, None)) for _ in range(5)}
         assert len(left) == 1
         assert dead not in left
-        assert result_of(made.start(fills, "___ rains.")) != []
+        assert result_of(made.steps(fills, "___ rains.")) != []
         with pytest.raises(RuntimeError, match="has died"):
-            result_of(made.start(deadly, None))
+            result_of(made.steps(deadly, None))
         with pytest.raises(RuntimeError, match="start the server again"):
-            result_of(made.start(process, None))
+            result_of(made.steps(process, None))
     assert {dead, *left}.isdisjoint(each.pid for each in multiprocessing.active_children())
 
 
 def test_processes_that_cannot_start_are_told_of(writing, monkeypatch):
     before = set(multiprocessing.active_children())
     with pytest.raises(ChildProcessError, match="exit status -9"):
-        Filling(ddot.load(writing, device="cpu"), Spawn(no_model, 1, SHAPE))
+        WorkerPool(ddot.load(writing, device="cpu"), Spawner(no_model, 1, SHAPE))
     # As if there were a GPU, which the processes do not find.
     monkeypatch.setattr(processes, "device_of", torch.device)
     loaded = []
     with pytest.raises(ValueError, match="there is no cuda:1 here"):
-        processes.filling(
+        processes.open_pool(
             lambda name, device: loaded.append(device) or ddot.load(name, device), str(writing), "cuda:1", 2
         )
     assert loaded == ["cpu"]
@@ -270,15 +270,15 @@ def test_processes_that_cannot_start_are_told_of(writing, monkeypatch):
 
 def test_a_gpu_is_shared_by_processes_and_a_cpu_has_one_for_each_core(writing, monkeypatch):
     with pytest.raises(ValueError, match="leave it out"):
-        processes.filling(ddot.load, str(writing), "cpu", 2)
-    plain = processes.filling(ddot.load, str(writing), "cpu", None)
+        processes.open_pool(ddot.load, str(writing), "cpu", 2)
+    plain = processes.open_pool(ddot.load, str(writing), "cpu", None)
     assert (plain.model.name, plain.workers, plain.copies) == ("tiny", [], 1)
     asked = []
-    monkeypatch.setattr(processes, "Filling", lambda _, spawn: asked.append(spawn))
+    monkeypatch.setattr(processes, "WorkerPool", lambda _, spawn: asked.append(spawn))
     monkeypatch.setattr(processes, "device_of", lambda _: torch.device("cuda"))
     for many in (None, 3):
-        processes.filling(lambda name, _: ddot.load(name, "cpu"), str(writing), None, many)
-    assert [(spawn.processes, spawn.shape.rows, spawn.at_once) for spawn in asked] == [(2, 32, 64), (3, 22, 66)]
+        processes.open_pool(lambda name, _: ddot.load(name, "cpu"), str(writing), None, many)
+    assert [(spawn.processes, spawn.shape.rows, spawn.capacity) for spawn in asked] == [(2, 32, 64), (3, 22, 66)]
     assert {spawn.shape.portion for spawn in asked} == {GPU.portion}
 
 
@@ -293,10 +293,10 @@ from functools import partial
 import ddot
 from ddot.infill.engine import Shape
 from ddot.serve import ServerSettings, serve
-from ddot.serve.processes import Filling, Spawn
+from ddot.serve.processes import Spawner, WorkerPool
 os.setpgrp()
 load = partial(ddot.load, sys.argv[1], "cpu")
-serve(lambda: Filling(load(), Spawn(load, 1, Shape(2, 32, 256))), ServerSettings(port=0))
+serve(lambda: WorkerPool(load(), Spawner(load, 1, Shape(2, 32, 256))), ServerSettings(port=0))
 """,
     )
 

@@ -21,8 +21,8 @@ from ddot.infill.settings import Settings
 from ddot.infill.template import between, parse
 from ddot.serve.access import Access
 from ddot.serve.app import make_app
-from ddot.serve.jobs import Work
-from ddot.serve.processes import Filling
+from ddot.serve.jobs import JobQueue
+from ddot.serve.processes import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -500,13 +500,13 @@ def test_mistakes_on_the_command_line(folder, monkeypatch, capsys):
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, says in [
-            (["--port", str(taken.getsockname()[1])], "cannot listen at 127.0.0.1"),
+            (["--port", str(taken.getsockname()[1])], "cannot listen on 127.0.0.1"),
             (["--port", "70000"], "between 0"),
-            (["--host", "no.such.host.invalid"], "cannot listen at"),
+            (["--host", "no.such.host.invalid"], "cannot listen on"),
             (["--port", "0", "--model", "no/such/folder"], "no model at"),
             (["--port", "0", "--queue", "-1"], "0 or more"),
             (["--port", "0", "--time-limit", "0"], "above 0"),
-            (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key in no/such/file"),
+            (["--port", "0", "--api-key-file", "no/such/file"], "cannot read the API key from no/such/file"),
             (["--port", "0", "--api-key-file", os.devnull], "is a device"),
         ]:
             monkeypatch.setattr(sys, "argv", ["ddot", "serve", *arguments])
@@ -530,8 +530,8 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
 
 def test_every_route_with_types_checked(model):
     """In this process, where signatures are checked."""
-    work = Work(1, 1)
-    app = make_app(Filling(model), work, Access("k", ("*",)))
+    queue = JobQueue(1, 1)
+    app = make_app(WorkerPool(model), queue, Access("k", ("*",)))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

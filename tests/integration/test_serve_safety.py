@@ -15,7 +15,7 @@ import pytest
 from served import LONG, ROOT, THREADS, Served, small_model
 
 from ddot.serve import connections
-from ddot.serve.access import api_key_in
+from ddot.serve.access import read_api_key
 
 BODY = {"text": "a ___{1}", "steps": 1}
 
@@ -117,7 +117,7 @@ def test_slow_headers_and_too_many_connections(monkeypatch, served):
     with ExitStack() as closing:
         slow = [closing.enter_context(socket.create_connection(("127.0.0.1", served.port))) for _ in range(20)]
         start = time.monotonic()
-        while time.monotonic() - start < connections.HEADERS - 1:  # a byte now and then, as a slow loris does
+        while time.monotonic() - start < connections.HEADER_TIMEOUT - 1:  # a byte now and then, as a slow loris does
             for each in slow:
                 each.sendall(b"P")
             time.sleep(1)
@@ -126,7 +126,7 @@ def test_slow_headers_and_too_many_connections(monkeypatch, served):
     with ExitStack() as closing:
         many = [
             closing.enter_context(socket.create_connection(("127.0.0.1", served.port)))
-            for _ in range(connections.MOST + 1)
+            for _ in range(connections.MAX_CONNECTIONS + 1)
         ]
         assert b" 503 " in said(many[-1])
 
@@ -158,11 +158,11 @@ def test_the_key_is_read_from_what_the_shell_opened_and_no_pipe_is_waited_for(tm
     reading, writing = os.pipe()
     os.write(writing, b"secret\n")
     os.close(writing)
-    assert api_key_in(Path(f"/dev/fd/{reading}")) == "secret"
+    assert read_api_key(Path(f"/dev/fd/{reading}")) == "secret"
     os.close(reading)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="named pipe"):
-        api_key_in(tmp_path / "pipe")
+        read_api_key(tmp_path / "pipe")
 
 
 def test_metrics_and_the_access_log(folder):

@@ -18,7 +18,7 @@ from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.serve import bench
-from ddot.serve.shared import Shared
+from ddot.serve.shared import SharedModel
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def alone(folder):
 
 @pytest.fixture(scope="module")
 def shared(alone):
-    with closing(Shared(alone)) as model:
+    with closing(SharedModel(alone)) as model:
         yield model
 
 
@@ -74,7 +74,7 @@ def test_whoever_leaves_or_fails_disturbs_nobody(alone, shared):
 
 
 def test_closing_cancels_what_is_under_way_and_ends_the_thread(alone):
-    shared = Shared(alone)
+    shared = SharedModel(alone)
     closer = threading.Thread(target=shared.close)
     with shared.lock:  # held before the first step of the first request
         under_way = [shared.steps(each) for each in requests(shared)[:2]]
@@ -82,19 +82,19 @@ def test_closing_cancels_what_is_under_way_and_ends_the_thread(alone):
             next(each)
         closer.start()
         for _ in range(1000):
-            if shared.waiting.qsize() < 2:
+            if shared.pending.qsize() < 2:
                 time.sleep(0.01)
     closer.join(60)
     for each in under_way:
         with pytest.raises(CancelledError):
             next(each)
-    assert not shared.worker.is_alive()
+    assert not shared.thread.is_alive()
     with pytest.raises(RuntimeError, match="closed"):
         result_of(shared.steps(requests(shared)[0]))
 
 
 def test_a_server_is_measured(folder):
-    rows = bench.measure(bench.served(str(folder), "cpu", 3), (1, 3), 2, 60.0)
+    rows = bench.measure(bench.http_server(str(folder), "cpu", 3), (1, 3), 2, 60.0)
     assert [(row["clients"], row["requests"], row["errors"], row["different_answers"]) for row in rows] == [
         (1, 2, 0, 0),
         (3, 6, 0, 0),
@@ -105,8 +105,8 @@ def test_a_server_is_measured(folder):
 
 def test_every_copy_of_a_model_fills_every_text_before_it_is_measured():
     texts = []
-    asked = bench.Asked(lambda text: texts.append(text) or [], os.getpid(), copies=3)
-    bench.measure(nullcontext(asked), (1,), 2, 60.0)
+    target = bench.Target(lambda text: texts.append(text) or [], os.getpid(), copies=3)
+    bench.measure(nullcontext(target), (1,), 2, 60.0)
     assert texts == [text for text in bench.TEXTS[:2] for _ in range(3)] + list(bench.TEXTS[:2])
 
 
@@ -117,10 +117,10 @@ sys.modules |= dict.fromkeys(["fastapi", "pydantic", "starlette", "uvicorn", "pr
 import ddot
 from ddot.infill.engine import Shape
 from ddot.serve import bench, processes, shared
-class Batches(processes.Filling):
+class Batches(processes.WorkerPool):
     def __init__(self):
-        model = shared.Shared(ddot.load(sys.argv[1], "cpu"), Shape(4, 32, 256))
-        self.model, self.at_once, self.copies, self.workers = model, 4, 1, []
+        model = shared.SharedModel(ddot.load(sys.argv[1], "cpu"), Shape(4, 32, 256))
+        self.model, self.capacity, self.copies, self.workers = model, 4, 1, []
 for row in bench.measure(bench.in_process(Batches, 5), (1, 5), 2, 60.0):
     print(row["clients"], row["requests"], row["errors"], row["different_answers"])
 assert "batches" not in [thread.name for thread in threading.enumerate()]

@@ -38,12 +38,12 @@ class Scripted(Model):
 
 def edited(model, **asked):
     request = EditorRequest(**{"input_prefix": "The ", "input_suffix": " hall", **asked})
-    return llama_cpp.answer(model, request, result_of(llama_cpp.filled(model, request)))
+    return llama_cpp.reply(model, request, result_of(llama_cpp.fill(model, request)))
 
 
 def completed(model, **asked):
     request = CompletionRequest(**asked)
-    return openai.answer(model, request, result_of(openai.filled(model, request)))
+    return openai.reply(model, request, result_of(openai.fill(model, request)))
 
 
 def test_an_editor_gets_the_fill_between_prefix_and_suffix():
@@ -132,9 +132,9 @@ def test_completions_that_reach_their_bound_end_by_length():
 
 def test_more_answers_than_allowed_are_refused():
     with pytest.raises(ValueError, match="16"):
-        openai.filled(Scripted("x"), CompletionRequest(prompt=["a"] * 6, n=3))
+        openai.fill(Scripted("x"), CompletionRequest(prompt=["a"] * 6, n=3))
     with pytest.raises(ValueError, match="input_prefix"):
-        llama_cpp.filled(Scripted("x"), EditorRequest())
+        llama_cpp.fill(Scripted("x"), EditorRequest())
     for settings in ({"n": 17}, {"steps": 129}, {"n": 0}):
         with pytest.raises(ValueError, match=next(iter(settings))):
             dataclasses.asdict(EditorRequest(**settings).settings)
