@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ddot.infill.alphabet import SMALL_WORDS
-from ddot.infill.answers import Answers, slots_of
+from ddot.infill.answers import Answers, window_slots
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
 from ddot.infill.request import Request
@@ -71,7 +71,7 @@ def middles(
 
 
 def _steps(model: Model, request: Request, whole: bool, stop: Sequence[str]) -> Steps[Middles]:
-    part = window(request.template, [], model.tokenizer, slots=slots_of(request))
+    part = window(request.template, [], model.tokenizer, slots=window_slots(request))
     letters = open_word(model, *request.template.literals)
     done = None
     if letters:
@@ -87,7 +87,13 @@ def _steps(model: Model, request: Request, whole: bool, stop: Sequence[str]) -> 
         middle = Middle(text, len(model.tokenizer.encode(text)) if letters else each.tokens)
         found.append(_cut(middle, request.tokens, stop, model))
     found = found or [Middle("", 0)]  # where nothing can be said without the words to avoid
-    return Middles(found, done.read, whole and part.begins and part.ends, done.reading, done.seconds - done.reading)
+    return Middles(
+        found,
+        done.prompt_tokens,
+        whole and part.begins and part.ends,
+        done.prefill_seconds,
+        done.seconds - done.prefill_seconds,
+    )
 
 
 def open_word(model: Model, before: str, after: str) -> str:
@@ -110,7 +116,7 @@ def _healed(model: Model, request: Request, letters: str) -> Steps[Answers | Non
     before, after = request.template.literals
     most = None if request.tokens is None else request.tokens + len(model.tokenizer.encode(" " + letters))
     template = between(before.removesuffix(letters), after)
-    done = yield from model.steps(replace(request, template=template, whole=template, begin=letters, tokens=most))
+    done = yield from model.steps(replace(request, template=template, whole=template, fill_prefix=letters, tokens=most))
     return done if all(each.infill.fills[0].startswith(letters) for each in done.best) else None
 
 

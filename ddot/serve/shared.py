@@ -1,7 +1,7 @@
 """A model on a GPU, where requests that come at the same time share the passes of the network.
 
 One thread takes turns at all that is under way, a step each. Where blanks are written, every request is under way by
-itself and joins the standing batch of `infill.passes` when it comes; with other models, those that wait are filled
+itself and joins the continuous batch of `infill.passes` when it comes; with other models, those that wait are filled
 together. Rows have a fixed shape, so each answer is the one it would get alone.
 """
 

@@ -155,7 +155,7 @@ def test_ordinary_text_has_no_clitic_after_a_space(embedded):
     alphabet = Alphabet(embedded)
     apart = {" '", " ’", " 's", " n't", " 'll"} & set(alphabet.pieces)
     assert apart
-    assert all(alphabet.loose[alphabet.pieces.index(piece)] for piece in apart)
+    assert all(alphabet.detached[alphabet.pieces.index(piece)] for piece in apart)
 
 
 def test_spelling_is_decoding(embedded):
@@ -341,7 +341,7 @@ def test_words_are_only_changed_where_bounds_want_it(alphabet, tokenizer):
 
 def test_the_only_token_left_is_taken_even_beside_itself(tokenizer):
     alphabet = Alphabet(tokenizer)
-    word = int(np.flatnonzero(alphabet.begins & ~alphabet.loose)[0])
+    word = int(np.flatnonzero(alphabet.begins & ~alphabet.detached)[0])
     alphabet.allowed = torch.zeros_like(alphabet.allowed)
     alphabet.allowed[:, word] = True
     spans = [[Span(0, 4, FIRST_APART, Blank(4, 4))]]

@@ -15,7 +15,7 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.infill.alphabet import FIRST_APART, FIRST_GLUED, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import Span
-from ddot.infill.word_rules import Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Pieces, RepetitionPenalty, WithinWords
 
 TOKENIZER = learn_bpe(["The ferry left at 7.40, half empty, and nobody waved from the old pier."] * 4, 400)
 ALPHABET = Alphabet(TOKENIZER)
@@ -105,7 +105,7 @@ def test_words_that_stand_there_tire_in_their_own_row():
     x[0, 0] = word
     state = State(x, torch.zeros(2, 4), torch.zeros_like(x), x * 0 - 1, torch.ones(2))
     before = Wants(np.arange(V.base))(state)
-    change = before.log_score - Fresh(ALPHABET)(state, before).log_score
+    change = before.log_score - RepetitionPenalty(ALPHABET)(state, before).log_score
     wanted = torch.zeros_like(change)
     wanted[:3, word] = 3.0  # the first three masked slots are those of row 0
     torch.testing.assert_close(change, wanted)
