@@ -44,7 +44,7 @@ def filling(model):
 
 @pytest.fixture(scope="module")
 def writing(tmp_path_factory):
-    """The folder of a model that writes, as the embedded one does: requests share a standing batch."""
+    """The folder of a model that writes, as the embedded one does: requests share a continuous batch."""
     return small_model(tmp_path_factory.mktemp("spawned") / "tiny", writes=True)
 
 

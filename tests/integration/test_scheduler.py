@@ -174,8 +174,8 @@ def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
 
 def test_marks_that_stand_apart_are_a_group_of_their_own():
     model = network()
-    loose = [model.engine.is_tokenised(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
-    assert {True, False} <= set(loose)
+    tokenised = [model.engine.is_tokenised(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
+    assert {True, False} <= set(tokenised)
 
 
 def test_a_number_of_threads_is_set_back_whoever_comes_first():

@@ -99,8 +99,8 @@ def test_the_first_slot_of_a_blank_has_a_rule_of_its_own():
 
 
 def test_words_that_stand_there_tire_in_their_own_row():
-    """Three nats for a telling word of the same row, nothing for others."""
-    word = int(np.flatnonzero(ALPHABET.telling.numpy())[0])
+    """Three nats for a content word of the same row, nothing for others."""
+    word = int(np.flatnonzero(ALPHABET.content.numpy())[0])
     x = torch.full((2, 4), V.mask)
     x[0, 0] = word
     state = State(x, torch.zeros(2, 4), torch.zeros_like(x), x * 0 - 1, torch.ones(2))
@@ -113,6 +113,6 @@ def test_words_that_stand_there_tire_in_their_own_row():
 
 @pytest.mark.parametrize("letters", ["", " ", " the", "e", "x", "…"])
 def test_tokens_that_begin_with_letters(letters):
-    text = ALPHABET.begins | ALPHABET.goes_on
+    text = ALPHABET.begins | ALPHABET.continues
     wanted = {piece for row, piece in enumerate(ALPHABET.pieces) if text[row] and piece.startswith(letters)}
     assert {ALPHABET.pieces[token] for token in ALPHABET.beginning_with(letters)} == wanted

@@ -331,7 +331,7 @@ def test_the_answer_that_one_gets_is_among_several_though_others_give_up():
 def test_a_place_is_filled_at_a_time_and_later_ones_see_what_was_written(text, fills, then):
     attempt = Attempt(Model.request(text), 0)
     first = attempt.window(TOKENIZER, one_gap=True)
-    assert (first.now, len(first.blanks)) == (len(fills), text.count("___"))
+    assert (first.n_filled, len(first.blanks)) == (len(fills), text.count("___"))
     attempt.take(Filled([TOKENIZER.encode(fill) for fill in fills], [0.0] * len(fills), 0.0), fills)
     second = attempt.window(TOKENIZER, one_gap=True)
     whole = view(parse(then), TOKENIZER, True)
@@ -731,10 +731,10 @@ def test_texts_are_judged_on_the_device_of_the_network(shape, monkeypatch):
     engine.model.to("meta")
     text = writing._filled_text(window(TEXTS[0]), [np.array([5, 6])], V.sep)
 
-    def take(reader, new):
-        raise KeyError(reader.x.device.type, new.device.type)
+    def forward(reader, packed):
+        raise KeyError(reader.x.device.type, packed.device.type)
 
-    monkeypatch.setattr(Line, "take", take)
+    monkeypatch.setattr(Reader, "forward", forward)
     with pytest.raises(KeyError, match="'meta', 'meta'"):
         writing._score_texts([[text]], (16, 16, 6), engine)
 
@@ -822,12 +822,12 @@ def test_no_word_is_glued_to_the_last_that_is_asked_for(text):
         for found in result_of(write(windows, Engine(network(seed), TOKENIZER))).values():
             fill = ALPHABET.spell(found.tokens[0])
             assert not re.search(r"[.,;:!?][^\W\d_]", fill.split()[-1]), fill
-            if gap.whole and len(found.tokens[0]) < gap.most:
+            if gap.ends_sentence and len(found.tokens[0]) < gap.max_tokens:
                 assert fill.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":")), fill
-    assert gap.whole == ("answered" in text)
+    assert gap.ends_sentence == ("answered" in text)
     engine = Engine(NETWORK, TOKENIZER)
     draft = Candidate(one, engine).draft
-    for number in range(gap.blank.most):
+    for number in range(gap.bounds.most):
         draft.take(ALPHABET.token_of[" lamp" if number % 2 else " door"], -1.0, -1.0)
     assert engine.rules[draft.rule()].numpy()[ALPHABET.word].any()
     draft.take(ALPHABET.token_of[","], -1.0, -1.0)
@@ -867,7 +867,7 @@ def test_letters_are_finished_and_something_follows_however_little_time_there_is
 def test_a_text_is_cut_after_whole_words_that_may_end_it(text, ends):
     draft = Candidate(window("The ___ open."), model().engine).draft
     tokens = TOKENIZER.encode(text).tolist()
-    found = [TOKENIZER.decode(tokens[:n]) for n in range(1, len(tokens) + 1) if draft._reads_whole(tokens, n)]
+    found = [TOKENIZER.decode(tokens[:n]) for n in range(1, len(tokens) + 1) if draft._ends_cleanly(tokens, n)]
     assert found == ends
 
 
