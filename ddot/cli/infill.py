@@ -30,7 +30,7 @@ from ddot.cli.app import (
     say,
 )
 from ddot.infill.mistakes import COMMAND_LINE, told
-from ddot.infill.request import ROLLOUTS, request, to_count, to_judge
+from ddot.infill.request import ROLLOUTS, request, to_count, to_score
 from ddot.infill.settings import Settings
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def score(
 
     Example: ddot score "I like ___ tea." --fills "green"
     """
-    to_judge(text, fills, Settings(steps=steps))  # report mistakes before a model is loaded
+    to_score(text, fills, Settings(steps=steps))  # report mistakes before a model is loaded
     scored = load_model(model, device, precision).scored(text, fills, steps=steps)
     if as_json:
         print(json.dumps({**asdict(scored), "steps": steps}, ensure_ascii=False))

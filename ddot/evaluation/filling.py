@@ -20,8 +20,8 @@ from ddot.core.records import Prompt
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import Item, Prompted
-from ddot.infill.engine import gap_tokens, kept
-from ddot.infill.lengths import mean_length, plan, roomy
+from ddot.infill.engine import gap_tokens, prompt_projections
+from ddot.infill.lengths import default_slots, mean_length, plan
 from ddot.infill.model import Model
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
@@ -89,7 +89,7 @@ class Workload:
         def width(i: int) -> int:
             prompt, gap_length = prompts[i], prompts[i].example.gap_length
             if gap_length is None:
-                return roomy(len(prompt), max(usual, self.items[i].slots))
+                return default_slots(len(prompt), max(usual, self.items[i].slots))
             return -(-(len(prompt) + int(gap_length.sum())) // multiple) * multiple
 
         def run_batch(batch: tuple[list[int], int]) -> dict[int, R]:
@@ -164,7 +164,7 @@ class Kept:
         def fill(rows: list[int], L: int) -> dict[int, str]:
             batch, method = [prompts[i] for i in rows], self.method
             if isinstance(method, DDOT):
-                method = replace(method, projections=kept(denoiser, batch, L))
+                method = replace(method, projections=prompt_projections(denoiser, batch, L))
             *_, last = method.sample(denoiser, [prompt.example for prompt in batch], L, work.steps, work.keys[rows])
             gaps = gap_tokens(last, batch, denoiser.vocabulary)
             return {i: prompted[i].filled(tokens, tokenizer) for i, tokens in zip(rows, gaps, strict=True)}

@@ -12,10 +12,10 @@ from ddot.core import absorbing, gap_lengths
 from ddot.core.records import State, to_device
 from ddot.infill import passes
 from ddot.infill.alphabet import LATER
-from ddot.infill.draft import GO_ON
+from ddot.infill.draft import CONTINUE
 from ddot.infill.engine import Engine, Step, Steps, Window
 from ddot.infill.lengths import conditioned
-from ddot.infill.reading import Line, Slot
+from ddot.infill.reading import Reader, Slot
 from ddot.infill.view import lay_out
 from ddot.methods.fixed_length import FixedLength
 
@@ -35,16 +35,15 @@ def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]
     if engine.writes:
         return (yield from _written(window, k, engine))
     (chances,) = yield from engine.length_chances([window])
-    of_length = _length_chances(window, chances, engine)
-    found: dict[str, float] = {}
-    for length, likely in of_length.items():
-        beams: list[tuple[tuple[int, ...], float]] = [((), likely)]
+    words: dict[str, float] = {}
+    for length, length_chance in _length_chances(window, chances, engine).items():
+        beams: list[tuple[tuple[int, ...], float]] = [((), length_chance)]
         for place in range(length):
             longer = []
             for tokens, chance in beams:
-                after = _next_chances(window, length, tokens, engine)
+                next_chances = _next_chances(window, length, tokens, engine)
                 yield Step()
-                best = after.topk(min(k, len(after)))
+                best = next_chances.topk(min(k, len(next_chances)))
                 longer += [
                     ((*tokens, token), chance * p)
                     for p, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
@@ -52,44 +51,44 @@ def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]
                 ]
             beams = sorted(longer, key=lambda beam: -beam[1])[: k if place + 1 < length else None]
         for tokens, chance in beams:
-            _add(found, tokens, chance, engine)
-    return _ranked(found, k)
+            _add(words, tokens, chance, engine)
+    return _ranked(words, k)
 
 
-def _add(found: dict[str, float], tokens: Sequence[int], chance: float, engine: Engine) -> None:
+def _add(words: dict[str, float], tokens: Sequence[int], chance: float, engine: Engine) -> None:
     word = engine.alphabet.spell(np.array(tokens)).strip()
-    found[word] = found.get(word, 0.0) + chance
+    words[word] = words.get(word, 0.0) + chance
 
 
-def _ranked(found: dict[str, float], k: int) -> list[Candidate]:
-    ranked = sorted(found.items(), key=lambda each: -each[1])
+def _ranked(words: dict[str, float], k: int) -> list[Candidate]:
+    ranked = sorted(words.items(), key=lambda item: -item[1])
     return [Candidate(word, chance) for word, chance in ranked[:k]]
 
 
 def _written(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
     """The same where blanks are written: a token, then the end of the blank or another token of the word."""
-    model, one = engine.model, passes.Candidate(window, engine)
-    slots, line = [*one.outline, *one.next_slots], Line(model, 1, masked=False)
-    allowed = engine.rules[one.draft.rule()].clone()
+    model, greedy = engine.model, passes.Candidate(window, engine)
+    slots, reader = [*greedy.outline, *greedy.unread_slots], Reader(model, 1, masked=False)
+    allowed = engine.rules[greedy.draft.rule()].clone()
     given, after = window.view.prompt.example.tokens, window.view.after[0]
-    allowed[given[after : after + 2]] = False  # no word twice
-    first = _shares(model.logits(line.read([slots], [0], len(slots))[:, -1]), allowed)[0]
+    allowed[given[after : after + 2]] = False  # not the words beside the blank
+    first = _shares(model.logits(reader.read([slots], [0], len(slots))[:, -1]), allowed)[0]
     yield Step()
     best = first.topk(min(k, int((first > 0).sum())))
-    line.keep(torch.zeros(len(best.indices), dtype=torch.long, device=model.device))
+    reader.select(torch.zeros(len(best.indices), dtype=torch.long, device=model.device))
     tokens = [[Slot(token)] for token in best.indices.tolist()]
     sep = model.vocabulary.sep
-    longer = engine.rules[GO_ON].clone() & torch.from_numpy(engine.alphabet.word).to(model.device)
+    longer = engine.rules[CONTINUE].clone() & torch.from_numpy(engine.alphabet.word).to(model.device)
     longer[sep] = True
-    second = _shares(model.logits(line.read(tokens, [len(slots)] * len(tokens), 1)[:, -1]), longer)
+    second = _shares(model.logits(reader.read(tokens, [len(slots)] * len(tokens), 1)[:, -1]), longer)
     yield Step()
-    found: dict[str, float] = {}
-    for (slot,), likely, after in zip(tokens, best.values.tolist(), second, strict=True):
-        _add(found, [slot.token], likely * float(after[sep]), engine)
-        more = after[: model.vocabulary.base].topk(min(k, model.vocabulary.base))
+    words: dict[str, float] = {}
+    for (slot,), first_chance, next_chances in zip(tokens, best.values.tolist(), second, strict=True):
+        _add(words, [slot.token], first_chance * float(next_chances[sep]), engine)
+        more = next_chances[: model.vocabulary.base].topk(min(k, model.vocabulary.base))
         for chance, token in zip(more.values.tolist(), more.indices.tolist(), strict=True):
-            _add(found, [slot.token, token], likely * chance, engine)
-    return _ranked(found, k)
+            _add(words, [slot.token, token], first_chance * chance, engine)
+    return _ranked(words, k)
 
 
 def _shares(logits: Float[Tensor, "n V"], allowed: Bool[Tensor, "V"]) -> Float[Tensor, "n V"]:
@@ -98,10 +97,10 @@ def _shares(logits: Float[Tensor, "n V"], allowed: Bool[Tensor, "V"]) -> Float[T
 
 
 def _length_chances(window: Window, chances: Float[Tensor, "n classes"] | None, engine: Engine) -> dict[int, float]:
-    """The probability of each number of tokens in the word; 1 token if the network plans no lengths."""
+    """The probability of each number of tokens in the word; 1 token without a length head."""
     if chances is None:
         return {1: 1.0}
-    fitting = conditioned(window.view, window.blanks, engine.planner.weighed(chances), engine.planner)
+    fitting = conditioned(window.view, window.blanks, engine.planner.reweighted(chances), engine.planner)
     lengths = gap_lengths.length_class(torch.arange(1, _MOST_TOKENS + 1))
     likely = fitting[window.view.after[0]][lengths].tolist()
     return {length: chance / sum(likely) for length, chance in enumerate(likely, 1) if chance > 0}

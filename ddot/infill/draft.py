@@ -1,4 +1,4 @@
-"""One candidate under way: the text as far as it is written, and what may come next. Knows words, not tensors."""
+"""A draft: the text of one candidate as far as it is written, and which tokens may come next. Runs no network."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,147 +14,152 @@ from ddot.infill.alphabet import FIRST_AFTER_WORD, FIRST_APART, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import TOKENS_A_WORD, View
 
-_LONGEST = 48  # tokens of a blank that asks for no number of words
-_A_SENTENCE = 3  # words that a blank between sentences must have to be taken for one
-_FEWEST = 3  # tokens of a blank when time is up: in fewer there is often nothing to say
-# Nats that a token earns its fill, in a sentence and where the fill is one: without them short fills would win.
-# Chosen by the verdicts of readers on 1,290 fills (docs/log.md).
-_A_TOKEN, _A_TOKEN_OF_A_SENTENCE = 0.75, 1.1
-_LIKELY = np.log(0.2)  # an end that needs no better place
-_WORSE = 3.0  # nats by which a draft is behind: it would hardly be chosen
-_AS_GOOD = 1.0  # nats below the likeliest end of a text that is cut: the last such place is taken
-# Words after which an English text goes on.
-_MORE_FOLLOWS = (
+_MAX_TOKENS = 48  # of a blank without a bound on its words
+_MIN_SENTENCE_WORDS = 3  # a blank between sentences that asks for fewer words is not taken for a sentence
+_MIN_TOKENS = 3  # that a blank gets after the deadline: fewer often say nothing
+# Bonus per token in nats, inside a sentence and for a fill between sentences; without it short fills would win.
+# Fitted to blind verdicts of readers on 1,290 fills (docs/log.md).
+_TOKEN_BONUS, _SENTENCE_TOKEN_BONUS = 0.75, 1.1
+_LIKELY_END = np.log(0.2)  # a gap that ends at least this likely is not shortened
+_PRUNE_MARGIN = 3.0  # nats: a draft whose fluency trails the best by more is unlikely to be chosen
+_END_MARGIN = 1.0  # nats: a gap is shortened to the last end that is at most this much less likely than the likeliest
+# English words that rarely end a phrase.
+_DANGLING_WORDS = (
     "a an and as at be because been but by for from had has have if in into is my no nor of on or our so than that the "
     "their these this to was we were when which while who whose will with would your"
 )
-_DANGLING = frozenset(_MORE_FOLLOWS.split())
-_STOPS, _CLOSERS = ".!?…", "\"'”’)"  # marks that end a sentence, and those that may follow them
-# Rules beyond those of `Alphabet.allowed`: go on with the word, begin one, a word after a space, nothing; go on with
-# the last word or close it with a mark; the same where it ends a sentence.
-GO_ON, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
-RULES = 23  # added to the number of a rule, it also allows [sep]
-_COUNTED, _LOOSE, _WORDS = 4, 8, 12  # where the rules begin for counted words, in tokenised text, for needed words
+_DANGLING = frozenset(_DANGLING_WORDS.split())
+_STOPS, _CLOSERS = ".!?…", "\"'”’)"  # marks that end a sentence, and marks that may follow them
+# Rules beyond those of `Alphabet.allowed`: continue the word; begin a word; a word right after a space token; nothing;
+# close the last word with a mark; continue it or end the sentence; end the sentence.
+CONTINUE, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
+WITH_SEP = 23  # added to the number of a rule: [sep] is allowed too; twice this number: the same for tokenised text
+_COUNTED, _TOKENISED, _WORDS = 4, 8, 12  # first rule for counted words, the same in tokenised text, required words
 
 
 def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
     """The tokens that each rule allows: without [sep], then with it; for ordinary text, then for tokenised text."""
     pieces = np.array([*alphabet.pieces, *[""] * (len(alphabet.word) - len(alphabet.pieces))])
-    marks = alphabet.goes_on & ~alphabet.word
+    marks = alphabet.continues & ~alphabet.word
     ending = marks & np.array([not piece.strip(_STOPS + _CLOSERS) for piece in pieces])
     lower = alphabet.word & np.array([not piece[:1].isupper() for piece in pieces])
-    more = (
-        alphabet.goes_on,
+    extra = (
+        alphabet.continues,
         alphabet.begins & ~alphabet.mark,
         alphabet.word,
         np.zeros_like(alphabet.word),
-        marks if marks.any() else alphabet.goes_on,
-        lower | ending if ending.any() else alphabet.goes_on,
-        ending if ending.any() else alphabet.goes_on,
+        marks if marks.any() else alphabet.continues,
+        lower | ending if ending.any() else alphabet.continues,
+        ending if ending.any() else alphabet.continues,
     )
-    loose = torch.cat([alphabet.allowed, torch.from_numpy(np.stack(more))])
-    table = torch.stack([loose & ~torch.from_numpy(alphabet.loose), loose])[:, None].repeat(1, 2, 1, 1)
+    tokenised = torch.cat([alphabet.allowed, torch.from_numpy(np.stack(extra))])
+    ordinary = tokenised & ~torch.from_numpy(alphabet.detached)
+    table = torch.stack([ordinary, tokenised])[:, None].repeat(1, 2, 1, 1)
     table[:, 1, :, sep] = True
     return table.flatten(0, 2)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A place between given tokens and the blanks that lie in it, which are written as one.
+    """A gap and the blanks in it, which are written as one.
 
-    `after`: the given token before it; `blank`: bounds of all of them together; `told`: the tokens that the network is
-    told to write, so that it ends in time; `most`: the most it may write; `alone`, `between`: as in a `View`.
+    `after`: index of the given token before it. `first`: the rule for its first token. `bounds`: those of its blanks
+    together. `told`: the length that the network is told, so that it ends in time. `max_tokens`: the most it may hold.
+    `own_paragraph`, `between_sentences`: as in a `View`.
     """
 
     after: int
     blanks: tuple[Blank, ...]
     first: int
-    blank: Blank
+    bounds: Blank
     told: int
-    most: int
-    alone: bool
-    between: bool
+    max_tokens: int
+    own_paragraph: bool
+    between_sentences: bool
 
     @cached_property
     def counted(self) -> bool:
-        """Whether words must be counted: those of one of the blanks, so that it gets no more than it may."""
+        """Whether words must be counted, because one of its blanks has bounds."""
         return any(blank.counted for blank in self.blanks)
 
     @cached_property
-    def whole(self) -> bool:
-        """Whether it ends as a sentence does."""
-        return self.between and self.blank.least >= _A_SENTENCE if self.counted else self.alone
+    def ends_sentence(self) -> bool:
+        """Whether it must end where a sentence ends."""
+        is_sentence = self.between_sentences and self.bounds.least >= _MIN_SENTENCE_WORDS
+        return is_sentence if self.counted else self.own_paragraph
 
     def split(self, tokens: Sequence[int], begins: Bool[np.ndarray, "V"]) -> list[list[int]]:
         """The tokens of each blank: words in turn, as evenly as bounds allow."""
         starts = [place for place, token in enumerate(tokens) if place == 0 or begins[token]]
-        parts, done = [], 0
+        ends = [*starts, len(tokens)]
+        parts, used = [], 0
         for number, blank in enumerate(self.blanks):
-            later, left = self.blanks[number + 1 :], len(starts) - done
+            later, left = self.blanks[number + 1 :], len(starts) - used
             least = left - sum(other.most for other in later if other.most is not None)
             least = 0 if any(other.most is None for other in later) else least
             most = left - sum(other.least for other in later)
             share = max(blank.least, least, -(-left // (1 + len(later))))
             share = min(share, most, left if blank.most is None else blank.most)
-            ends = [*starts, len(tokens)]
-            parts.append(list(tokens[ends[done] : ends[done + share]]))
-            done += share
+            parts.append(list(tokens[ends[used] : ends[used + share]]))
+            used += share
         return parts
 
 
 def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
-    """The gaps of a window that may hold text, in order. `tokens`: the most in each."""
-    found = []
-    for place in sorted(set(view.after)):
-        mine = [number for number, other in enumerate(view.after) if other == place]
-        some = tuple(blanks[number] for number in mine)
-        bounds = [blank.most for blank in some if blank.most is not None]
-        blank = Blank(sum(each.least for each in some), sum(bounds) if len(bounds) == len(some) else None)
-        most = max(_LONGEST, 2 * blank.least + 8) if blank.most is None else 2 * blank.most + 4
-        most = max(blank.least, most if tokens is None else min(most, tokens))
-        if blank.most != 0:
-            alone, between = any(view.alone[number] for number in mine), all(view.between[number] for number in mine)
-            found.append(Gap(place, some, view.first[mine[0]], blank, _told(blank), most, alone, between))
-    return found
+    """The gaps of a window that may hold text, in order. `tokens`: a maximum for each."""
+    result = []
+    for after in sorted(set(view.after)):
+        numbers = [number for number, other in enumerate(view.after) if other == after]
+        inside = tuple(blanks[number] for number in numbers)
+        bounded = [blank.most for blank in inside if blank.most is not None]
+        bounds = Blank(sum(blank.least for blank in inside), sum(bounded) if len(bounded) == len(inside) else None)
+        most = max(_MAX_TOKENS, 2 * bounds.least + 8) if bounds.most is None else 2 * bounds.most + 4
+        most = max(bounds.least, most if tokens is None else min(most, tokens))
+        if bounds.most != 0:
+            paragraph = any(view.own_paragraph[number] for number in numbers)
+            sentence = all(view.between_sentences[number] for number in numbers)
+            first = view.first[numbers[0]]
+            result.append(Gap(after, inside, first, bounds, _told_length(bounds), most, paragraph, sentence))
+    return result
 
 
-def _told(blank: Blank) -> int:
-    """The number of tokens a network is told for a number of words; none where bounds leave it to decide."""
-    if blank.most is None or not blank.least or blank.most > 2 * blank.least + 2:
+def _told_length(bounds: Blank) -> int:
+    """The length in tokens that the network is told; unknown where the bounds are wide, so that it decides itself."""
+    if bounds.most is None or not bounds.least or bounds.most > 2 * bounds.least + 2:
         return UNKNOWN_LENGTH
-    return max(1, round(TOKENS_A_WORD * (blank.least + blank.most) / 2))
+    return max(1, round(TOKENS_A_WORD * (bounds.least + bounds.most) / 2))
 
 
-def fluency(chances: Sequence[float], is_sentence: bool) -> float:
-    """How well a fill reads: the sum of its log-probabilities, and what its tokens earn."""
-    return sum(chances) + len(chances) * (_A_TOKEN_OF_A_SENTENCE if is_sentence else _A_TOKEN)
+def fluency(log_probs: Sequence[float], is_sentence: bool) -> float:
+    """How well a fill reads: the sum of its log-probabilities, and a bonus per token."""
+    return sum(log_probs) + len(log_probs) * (_SENTENCE_TOKEN_BONUS if is_sentence else _TOKEN_BONUS)
 
 
 @dataclass
-class Written:
-    """What stands in a gap: tokens, their log-probabilities and, before each and at the end, that of ending there.
+class GapFill:
+    """What is written in a gap: tokens, their log-probabilities, and that of ending before each and after the last.
 
-    `words` and `says` (whether there is a word, not only marks) are counted on the way.
+    `words`: the number of words so far; `has_word`: whether any token is more than punctuation.
     """
 
     tokens: list[int] = field(default_factory=list)
-    chances: list[float] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    end_log_probs: list[float] = field(default_factory=list)
     words: int = 0
-    says: bool = False
+    has_word: bool = False
 
-    def end_at(self, length: int) -> None:
-        self.tokens, self.chances = self.tokens[:length], self.chances[:length]
-        self.ends = self.ends[: length + 1]
+    def truncate(self, length: int) -> None:
+        self.tokens, self.log_probs = self.tokens[:length], self.log_probs[:length]
+        self.end_log_probs = self.end_log_probs[: length + 1]
 
     @property
-    def all_chances(self) -> list[float]:
+    def all_log_probs(self) -> list[float]:
         """Log-probabilities of all predictions, the end's included."""
-        return [*self.chances, *self.ends[len(self.tokens) :]]
+        return [*self.log_probs, *self.end_log_probs[len(self.tokens) :]]
 
 
 class Draft:
-    """A text of given tokens with gaps, written up to somewhere. The reader keeps `read` and calls `take`."""
+    """Given tokens with gaps, written up to some point. `passes` updates `n_read` and calls `take`."""
 
     def __init__(
         self,
@@ -162,167 +167,163 @@ class Draft:
         gaps: Sequence[Gap],
         alphabet: Alphabet,
         sep: int,
-        count: int,
-        loose: bool = False,
-        begin: str = "",
+        n_gaps: int,
+        tokenised: bool = False,
+        prefix: str = "",
         banned: Sequence[Sequence[int]] = (),
     ):
-        """`count`: how many of the gaps are written."""
+        """`n_gaps`: how many of the gaps to write. `prefix`: the letters that the first fill begins with."""
         self.given, self.gaps, self.alphabet, self.sep = given, gaps, alphabet, sep
-        self.count = count
-        self.loose, self.banned = loose, banned
-        self.begin = " " + begin if begin else ""
-        self.written = [Written() for _ in gaps[:count]]
-        self.closed = 0 if all(gap.told != UNKNOWN_LENGTH for gap in gaps) else UNKNOWN_LENGTH
+        self.n_gaps, self.tokenised, self.banned = n_gaps, tokenised, banned
+        self.prefix = " " + prefix if prefix else ""
+        self.fills = [GapFill() for _ in gaps[:n_gaps]]
+        self.closed_length = 0 if all(gap.told != UNKNOWN_LENGTH for gap in gaps) else UNKNOWN_LENGTH
         self.text: list[int] = []
-        self.lengths: list[int] = []  # what the network is told at each token of the text
-        self.read = self.placed = 0
-        self.now = -1  # the gap being written
-        self.hurried = self.done = False
-        self.draws = 0
+        self.told_lengths: list[int] = []  # the gap length that the network is told with each token of the text
+        self.n_read = self.n_given = 0  # tokens of the text that the network has read; given tokens in the text
+        self.current, self.n_draws = -1, 0  # the gap being written; tokens chosen
+        self.past_deadline = self.done = False
         self._advance()
 
     def _advance(self) -> None:
-        """Place the given tokens up to the next gap."""
-        self.now += 1
-        self.done = self.now == self.count
+        """Move to the next gap and append the given tokens before it."""
+        self.current += 1
+        self.done = self.current == self.n_gaps
         if not self.done:
-            gap = self.gaps[self.now]
-            self.text += self.given[self.placed : gap.after + 1]
-            self.lengths += [self.closed] * (len(self.text) - len(self.lengths))
-            self.lengths[-1] = gap.told
-            self.placed = gap.after + 1
+            gap = self.gaps[self.current]
+            self.text += self.given[self.n_given : gap.after + 1]
+            self.told_lengths += [self.closed_length] * (len(self.text) - len(self.told_lengths))
+            self.told_lengths[-1] = gap.told
+            self.n_given = gap.after + 1
 
     @property
-    def most(self) -> int:
+    def max_tokens(self) -> int:
         """The most tokens of the gap being written."""
-        gap, begun = self.gaps[self.now], self._begun()
-        least = max(gap.blank.least, len(self.begin) if begun is None else begun)  # a token has at least a letter
-        return max(least, min(gap.most, begun + _FEWEST) if self.hurried and begun is not None else gap.most)
+        gap, spelt = self.gaps[self.current], self._prefix_length()
+        least = max(gap.bounds.least, len(self.prefix) if spelt is None else spelt)  # a token has at least a letter
+        late = self.past_deadline and spelt is not None
+        return max(least, min(gap.max_tokens, (spelt or 0) + _MIN_TOKENS) if late else gap.max_tokens)
 
-    def _begun(self) -> int | None:
-        """The number of tokens that spell the letters the gap begins with; None if they are not all there."""
-        letters, tokens = self.begin if self.now == 0 else "", self.written[self.now].tokens
-        return next((n for n in range(len(tokens) + 1) if len(self._spelt(tokens[:n])) >= len(letters)), None)
+    def _prefix_length(self) -> int | None:
+        """The number of tokens that spell the prefix of the current gap; None while it is incomplete."""
+        letters, tokens = self.prefix if self.current == 0 else "", self.fills[self.current].tokens
+        return next((n for n in range(len(tokens) + 1) if len(self._spell(tokens[:n])) >= len(letters)), None)
 
-    def _spelt(self, tokens: Sequence[int]) -> str:
+    def _spell(self, tokens: Sequence[int]) -> str:
         return "".join(self.alphabet.pieces[token] for token in tokens)
 
     def rule(self) -> int:
-        """The number of the rule for the next token, among `rules`."""
-        return self._rule() + 2 * RULES * self.loose
+        """The rule for the next token, an index into `rules`."""
+        return self._rule() + 2 * WITH_SEP * self.tokenised
 
     def _rule(self) -> int:
-        gap, tokens, alphabet = self.gaps[self.now], self.written[self.now].tokens, self.alphabet
-        blank = gap.blank
-        kind = (_LOOSE if self.loose else _COUNTED) * gap.counted
+        gap, fill, alphabet = self.gaps[self.current], self.fills[self.current], self.alphabet
+        bounds, tokens = gap.bounds, fill.tokens
+        kind = (_TOKENISED if self.tokenised else _COUNTED) * gap.counted
         if not tokens:
-            if not blank.least:
-                return gap.first + kind + RULES
-            # Among several blanks a mark that is attached to the word before would pass for the word of the first.
+            if not bounds.least:
+                return gap.first + kind + WITH_SEP
+            # Among several blanks a mark attached to the word before would count as the word of the first blank.
             apart = (gap.counted or len(gap.blanks) > 1) and gap.first == FIRST_AFTER_WORD
-            first = FIRST_APART if apart else gap.first
-            return first + (kind or _WORDS)
+            return (FIRST_APART if apart else gap.first) + (kind or _WORDS)
         if alphabet.space[tokens[-1]]:
             return GLUED
-        words = self.written[self.now].words
-        missing = max(blank.least - words, 0 if self.written[self.now].says else 1)
-        left = self.most - len(tokens)
-        if left <= missing:
-            return BEGIN if missing else NOTHING + RULES
-        ends = RULES if missing == 0 and self._may_end(tokens) else 0
-        return (self._closing(tokens) if blank.most is not None and words >= blank.most else LATER + kind) + ends
+        missing = max(bounds.least - fill.words, 0 if fill.has_word else 1)
+        if self.max_tokens - len(tokens) <= missing:
+            return BEGIN if missing else NOTHING + WITH_SEP
+        end = WITH_SEP if missing == 0 and self._may_end(tokens) else 0
+        is_full = bounds.most is not None and fill.words >= bounds.most
+        return (self._closing_rule(tokens) if is_full else LATER + kind) + end
 
-    def _closing(self, tokens: Sequence[int]) -> int:
-        """The rule after the last word a gap may have: no other word glued to it, as in "asked,Why"."""
-        text, whole = self._spelt(tokens[-3:]), self.gaps[self.now].whole
+    def _closing_rule(self, tokens: Sequence[int]) -> int:
+        """The rule after the last word a gap may have: no other word is attached to it, as in "asked,Why"."""
+        text, ends_sentence = self._spell(tokens[-3:]), self.gaps[self.current].ends_sentence
         if text[-1:].isalnum() or text[-1:] in "-'’" or text[-2:-1].isdigit():
-            return FINISH if whole else GO_ON
-        return END if whole else CLOSE
+            return FINISH if ends_sentence else CONTINUE
+        return END if ends_sentence else CLOSE
 
-    def _words(self, tokens: Sequence[int]) -> int:
+    def _count_words(self, tokens: Sequence[int]) -> int:
         return sum(place == 0 or bool(self.alphabet.begins[token]) for place, token in enumerate(tokens))
 
-    def _says(self, tokens: Sequence[int]) -> bool:
-        """Whether there is a word among the tokens, not only marks."""
-        return any(self.alphabet.says[token] for token in tokens)
+    def _has_word(self, tokens: Sequence[int]) -> bool:
+        return any(self.alphabet.wordlike[token] for token in tokens)
 
     def _may_end(self, tokens: Sequence[int]) -> bool:
-        """Whether the gap may end after these tokens: one that is a paragraph, only where a sentence does."""
-        last = self._spelt(tokens[-3:])
-        return not self.gaps[self.now].whole or last.rstrip(_CLOSERS).endswith((*_STOPS, ":"))
+        """Whether the gap may end after these tokens."""
+        last = self._spell(tokens[-3:])
+        return not self.gaps[self.current].ends_sentence or last.rstrip(_CLOSERS).endswith((*_STOPS, ":"))
 
-    def only(self) -> list[int]:
-        """The tokens that can continue the letters the first fill must begin with; none if any token is allowed."""
-        there = self._spelt(self.written[0].tokens) if self.begin else ""
-        if self.now or len(there) >= len(self.begin):
+    def only_allowed(self) -> list[int]:
+        """The tokens that continue the prefix of the first fill; empty if there is none, or it is complete."""
+        spelt = self._spell(self.fills[0].tokens) if self.prefix else ""
+        if self.current or len(spelt) >= len(self.prefix):
             return []
-        return self.alphabet.spelling_on(self.begin[len(there) :])
+        return self.alphabet.tokens_spelling(self.prefix[len(spelt) :])
 
     def forbidden(self) -> list[int]:
-        """Tokens that would repeat the last one, spell something to be avoided, or leave a sentence without its end."""
-        gap = self.gaps[self.now]
-        some = [self.text[-1]] if self.text[-1] != self.sep else []
-        if gap.whole and gap.blank.most is not None and self.written[self.now].words == gap.blank.most - 1:
-            some += [token for word in _DANGLING if (token := self.alphabet.token_of.get(" " + word)) is not None]
-        return some + [last for *before, last in self.banned if not before or self.text[-len(before) :] == list(before)]
+        """Tokens that would repeat the last one, complete a banned sequence, or leave a sentence unfinished."""
+        gap = self.gaps[self.current]
+        tokens = [self.text[-1]] if self.text[-1] != self.sep else []
+        if gap.ends_sentence and gap.bounds.most is not None and self.fills[self.current].words == gap.bounds.most - 1:
+            tokens += [token for word in _DANGLING if (token := self.alphabet.token_of.get(" " + word)) is not None]
+        return tokens + [last for *before, last in self.banned if not before or self.text[-len(before) :] == before]
 
-    def take(self, token: int, chance: float, end: float) -> None:
-        """Go on with the token chosen: its log-probability, and that of ending here."""
-        here = self.written[self.now]
-        here.ends.append(end)
-        self.draws += 1
+    def take(self, token: int, log_prob: float, end_log_prob: float) -> None:
+        """Append the chosen token, or end the gap if it is [sep]."""
+        fill = self.fills[self.current]
+        fill.end_log_probs.append(end_log_prob)
+        self.n_draws += 1
         if token != self.sep:
-            here.words += not here.tokens or bool(self.alphabet.begins[token])
-            here.says |= bool(self.alphabet.says[token])
-            here.tokens.append(token)
-            here.chances.append(chance)
+            fill.words += not fill.tokens or bool(self.alphabet.begins[token])
+            fill.has_word |= bool(self.alphabet.wordlike[token])
+            fill.tokens.append(token)
+            fill.log_probs.append(log_prob)
             self.text.append(token)
-            self.lengths.append(UNKNOWN_LENGTH)
+            self.told_lengths.append(UNKNOWN_LENGTH)
             return
-        if end < _LIKELY and self._rule() == NOTHING + RULES:
-            self._cut(here)
+        if end_log_prob < _LIKELY_END and self._rule() == NOTHING + WITH_SEP:
+            self._shorten(fill)
         self._advance()
 
-    def _cut(self, here: Written) -> None:
-        """Cut an over-long gap at the last of its likeliest ends: after a whole word, and as many as are asked for."""
-        tokens, blank, begun = here.tokens, self.gaps[self.now].blank, self._begun() or 0
-        ways = [
+    def _shorten(self, fill: GapFill) -> None:
+        """Cut an over-long fill at the last of its likeliest ends, after a whole word and within the bounds."""
+        tokens, bounds, spelt = fill.tokens, self.gaps[self.current].bounds, self._prefix_length() or 0
+        ends = [
             length
-            for length in range(begun + 1, len(tokens) + 1)
-            if self._words(tokens[:length]) >= blank.least
-            and self._says(tokens[:length])
-            and self._reads_whole(tokens, length)
+            for length in range(spelt + 1, len(tokens) + 1)
+            if self._count_words(tokens[:length]) >= bounds.least
+            and self._has_word(tokens[:length])
+            and self._ends_cleanly(tokens, length)
         ]
-        ways = [length for length in ways if self._may_end(tokens[:length])] or ways or [len(tokens)]
-        likeliest = max(here.ends[length] for length in ways)
-        best = max(length for length in ways if here.ends[length] >= likeliest - _AS_GOOD)
-        taken = len(tokens) - best
-        here.end_at(best)
-        if taken:
-            del self.text[-taken:], self.lengths[-taken:]
-            self.read = min(self.read, len(self.text))
+        ends = [length for length in ends if self._may_end(tokens[:length])] or ends or [len(tokens)]
+        likeliest = max(fill.end_log_probs[length] for length in ends)
+        best = max(length for length in ends if fill.end_log_probs[length] >= likeliest - _END_MARGIN)
+        removed = len(tokens) - best
+        fill.truncate(best)
+        if removed:
+            del self.text[-removed:], self.told_lengths[-removed:]
+            self.n_read = min(self.n_read, len(self.text))
 
-    def _reads_whole(self, tokens: Sequence[int], length: int) -> bool:
-        """Whether the tokens up to a length end with a whole word, or with a mark that closes something."""
-        text, following = self._spelt(tokens[:length]), self._spelt(tokens[length : length + 1])
-        word = text.rpartition(" ")[2].lstrip("\"'“‘([")  # none: a mark that opens
+    def _ends_cleanly(self, tokens: Sequence[int], length: int) -> bool:
+        """Whether the first `length` tokens end with a whole word or a closing mark."""
+        text, following = self._spell(tokens[:length]), self._spell(tokens[length : length + 1])
+        word = text.rpartition(" ")[2].lstrip("\"'“‘([")  # empty: an opening mark
         if self.alphabet.space[tokens[length - 1]] or not word or word.lower() in _DANGLING:
             return False
         if not following:
             return not text[-1].isdigit()  # a number may go on
-        ended = text[-1] in ".!?" and following[0].isupper()  # the next sentence, glued
+        ended = text[-1] in ".!?" and following[0].isupper()  # the next sentence, without a space
         return ended or not (self.alphabet.word[tokens[length]] or following[0] in "-'’")
 
     def fluency(self) -> float:
-        """That of the only gap that is written, as far as it is."""
-        (only,), gap = self.written, self.gaps[0]
-        return fluency(only.all_chances, gap.between)
+        """The fluency of the only gap that is written, so far."""
+        (fill,), gap = self.fills, self.gaps[0]
+        return fluency(fill.all_log_probs, gap.between_sentences)
 
-    def is_behind(self, best: float) -> bool:
-        """Whether the only gap will hardly read as well as one of this fluency."""
-        return self.fluency() < best - _WORSE
+    def trails(self, best: float) -> bool:
+        """Whether its fluency is so far below this one that it is unlikely to catch up."""
+        return self.fluency() < best - _PRUNE_MARGIN
 
     def unread(self) -> Iterator[tuple[int, int]]:
-        """(token, told gap length) of what is written and not read yet."""
-        yield from zip(self.text[self.read :], self.lengths[self.read :], strict=True)
+        """(token, told gap length) of the text that the network has not read yet."""
+        yield from zip(self.text[self.n_read :], self.told_lengths[self.n_read :], strict=True)

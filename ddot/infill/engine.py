@@ -1,10 +1,10 @@
-"""The engine: fills windows of texts in batches, phase by phase. How long is each blank, which tokens, how likely?
+"""The engine: fills windows of texts in batches, in three phases: lengths of blanks, tokens, scores.
 
-Models that write (`Engine.writes`, the embedded one among them) are driven by `writing` instead.
+Models that write (`Engine.writes`, the embedded one among them) use `writing` instead.
 
-A batch has a fixed number of rows, padded with rows that are thrown away, and every window draws from its own key: an
-answer is the same alone and among others (see `core.chunks`). The engine is a generator that yields after every forward
-pass, so whoever drives it sees every state and may stop between any two.
+A batch has a fixed number of rows, filled up with padding rows, and every window has its own random key: an answer is
+the same alone and among others (see `core.chunks`). The engine is a generator that yields after every forward pass, so
+that its caller sees every state and may stop between any two.
 """
 
 import time
@@ -36,74 +36,73 @@ from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, 
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.draft import rules
-from ddot.infill.lengths import PLANNERS, choose_lengths, roomy, within_bounds
-from ddot.infill.scoring import Recorder, Tokens, length_chances_of, score_of
+from ddot.infill.lengths import PLANNERS, choose_lengths, default_slots, within_bounds
+from ddot.infill.scoring import Recorder, Tokens, length_log_probs, score_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, avoided
 from ddot.infill.view import SLOTS, Span, View, lay_out
-from ddot.infill.word_rules import Avoiding, Forced, Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Avoiding, Forced, Pieces, RepetitionPenalty, WithinWords
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
 
 if TYPE_CHECKING:
-    from ddot.infill.passes import Together
+    from ddot.infill.passes import SharedWork
 
 T = TypeVar("T")
 R = TypeVar("R")
-TRIES = 20  # to do without words that are to be avoided
+MAX_RETRIES = 20  # of a fill that uses an avoided word
 _TERMINALS: dict[str, Terminal] = {"grid": grid_terminal, "random": random_terminal}
-Chances = Float[Tensor, "_ classes"]  # of each length class, for the gap after each prompt token
-Plans = dict[Hashable, Chances]  # of prompts already read
+Chances = Float[Tensor, "_ classes"]  # probability of each length class, for the gap after each prompt token
+Plans = dict[Hashable, Chances]  # by prompt
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of batches: rows, what the width of fixed slots is a multiple of, slots that get logits at a time.
+    """The shape of batches: the number of rows, a `multiple` for the width of fixed slots, slots per chunk of logits.
 
-    `reading` is the shape for texts to be read before they are written to, or judged.
-
-    A CPU fills one row, as wide as it needs: fastest there, and nothing changes how its sums are rounded. A GPU is fast
-    with full batches of few widths, and few shapes need to be compiled.
+    A CPU fills one row, as wide as it needs: fastest there, and rounding depends on nothing else. A GPU is fast with
+    full batches of few widths, and few shapes need to be compiled.
     """
 
     rows: int = 1
     multiple: int = 1
-    portion: int | None = None
+    logit_chunk: int | None = None
 
     @property
-    def reading(self) -> "Shape":
+    def prefill(self) -> "Shape":
+        """The shape in which prefixes are read and texts are scored."""
         return replace(self, rows=-(-self.rows // 4))
 
-    def enough(self, come: int, passes: int) -> bool:
-        """Whether so many texts are worth reading, or have waited for others through enough passes."""
-        return come >= self.reading.rows or passes >= _PATIENCE
+    def is_batch_ready(self, texts: int, passes: int) -> bool:
+        """Whether these texts fill a prefill batch, or have waited long enough for others."""
+        return texts >= self.prefill.rows or passes >= _MAX_PASSES_WAITED
 
     def width(self, slots: int, finer: int = 1) -> int:
-        """The width of a batch for texts of this many slots; a `finer` one has more shapes and less padding."""
+        """The width of a batch for texts of this many slots; a `finer` one has less padding and more shapes."""
         multiple = -(-self.multiple // finer)
         return multiple * -(-max(1, slots) // multiple)
 
-    def padded(self, rows: Sequence[T], extra: T) -> list[T]:
-        """As many as a batch has rows."""
-        return [*rows, *[extra] * (self.rows - len(rows))]
+    def padded(self, rows: Sequence[T], padding: T) -> list[T]:
+        """The rows, filled up to a whole batch."""
+        return [*rows, *[padding] * (self.rows - len(rows))]
 
 
-_PATIENCE = 4  # passes
-_A_STEP = 1.3  # time of a step of sampling, in forward passes that plan lengths
-_FEWEST = 3  # steps of a text under a time limit: in fewer tokens there is often nothing to say
-ALONE = Shape()
-GPU = Shape(rows=64, multiple=64, portion=256)
+_MAX_PASSES_WAITED = 4
+_STEP_COST = 1.3  # time of a sampling step, in forward passes that plan lengths
+_MIN_STEPS = 3  # under a time limit: fewer tokens often say nothing
+CPU = Shape()
+GPU = Shape(rows=64, multiple=64, logit_chunk=256)
 
 
 @dataclass(frozen=True)
 class Window:
     """A part of a text with the blanks to fill next.
 
-    `draw` 0 gives blanks their expected lengths, 1, 2, … drawn ones; it numbers the attempts at a text. `number` counts
-    its windows, or places. With a limit of `seconds` there are as many tokens as fit; `tokens` bounds each blank. The
-    first fill begins with the letters of `begin`. `warmth` is a factor of the temperature of draws. `now`: how many of
-    the blanks are filled; None: all. The others are only seen.
+    `draw`: the number of the attempt or candidate; 0 has the expected lengths, others drawn ones. `number`: that of the
+    window in its text. `seconds`: a time limit, kept by fewer tokens. `tokens`: a maximum for each blank.
+    `fill_prefix`: the letters that the first fill begins with. `temperature_factor`: multiplies the temperature.
+    `n_filled`: how many of the blanks are filled (None: all); the others are only context.
     """
 
     view: View
@@ -114,40 +113,40 @@ class Window:
     number: int = 0
     seconds: float | None = None
     tokens: int | None = None
-    begin: str = ""
-    warmth: float = 1.0
-    now: int | None = None
+    fill_prefix: str = ""
+    temperature_factor: float = 1.0
+    n_filled: int | None = None
 
     @property
-    def varies(self) -> bool:
-        """Whether there is anything to choose."""
-        return any(blank.most != 0 for blank in self.blanks[: self.now])
+    def is_fillable(self) -> bool:
+        """Whether any of its blanks may hold text."""
+        return any(blank.most != 0 for blank in self.blanks[: self.n_filled])
 
     @property
     def after(self) -> tuple[int, ...]:
         """The given token before each blank that is filled."""
-        return self.view.after[: self.now]
+        return self.view.after[: self.n_filled]
 
     @property
     def places(self) -> list[int]:
-        """The given token before each place that is filled, in order."""
+        """The given token before each gap that is filled, in order."""
         return sorted(set(self.after))
 
     @property
-    def wanted(self) -> int:
-        """How many of its candidates are wanted."""
+    def n_best(self) -> int:
+        """How many of its candidates are kept."""
         return 1 if self.number else self.settings.n
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A window whose lengths are decided; None: slots find their place in any blank, and [pad]s decide."""
+    """A window whose lengths are decided; None: slots move to any blank, and [pad]s decide the lengths."""
 
     window: Window
     lengths: Sequence[int] | None
-    from_left: bool = False  # in every blank a token at each step
-    banned: tuple[tuple[int, ...], ...] = ()  # sequences of tokens that spell what is to be avoided
-    forced: Sequence[Tokens] | None = None  # what goes into each blank, if only its score is asked for
+    from_left: bool = False  # every blank gets a token in each step
+    banned: tuple[tuple[int, ...], ...] = ()  # token sequences that spell avoided words
+    forced: Sequence[Tokens] | None = None  # the given fill of each blank
 
     @property
     def fixed(self) -> bool:
@@ -159,7 +158,7 @@ class Sample:
         steps = self.window.settings.steps
         if self.lengths is None or not self.fixed:
             return steps
-        # At one token a step, or one a blank, more steps would change nothing.
+        # Every step reveals a token, or one in each blank: more steps would change nothing.
         gaps = self.lengths if self.from_left else [sum(self.lengths)]
         return max(1, min(steps, int(max(gaps))))
 
@@ -174,7 +173,7 @@ class Sample:
 
     @property
     def spans(self) -> list[Span]:
-        """The slots of each blank. Slots that move come after the prompt's, fixed ones are where they belong."""
+        """The slots of each blank. Moving slots come after those of the prompt, fixed ones are where they belong."""
         view, blanks, lengths = self.window.view, self.window.blanks, self.lengths or [0] * len(self.window.blanks)
         if self.fixed:
             return lay_out(view, blanks, lengths)[1]
@@ -184,7 +183,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Step:
-    """A forward pass is done. While tokens are sampled: the state it led to, whose first rows are these samples'."""
+    """One forward pass. While tokens are sampled: the state after it, whose first rows are those of `samples`."""
 
     samples: Sequence[Sample] = ()
     state: State | None = None
@@ -192,104 +191,104 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Found:
+class Sampled:
     """The tokens of each blank, and the log-probability of each token when it was revealed."""
 
     tokens: list[Tokens]
-    log_chances: list[list[float]]
+    log_probs: list[list[float]]
 
 
 @dataclass(frozen=True)
 class Filled:
-    """The tokens of each blank of a window, the score of each blank (see `scoring`), and the seconds to read it.
+    """The tokens and the score of each blank of a window (see `scoring` and `writing`).
 
-    `behind`: it would have been given up if only one answer were wanted.
+    `trailing`: it would have been pruned if n were 1.
     """
 
     tokens: Sequence[Tokens]
     scores: list[float]
-    reading: float
-    behind: bool = False
+    prefill_seconds: float
+    trailing: bool = False
 
     @property
     def score(self) -> float:
         return float(np.mean(self.scores))
 
 
-Steps = Generator[Step, None, R]  # the work towards a result
+Steps = Generator[Step, None, R]  # yields after every forward pass and returns a result
 
 
 class Engine:
     """A denoiser and its tokenizer, filling windows in batches of one shape."""
 
-    def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = ALONE):
-        self.model, self.tokenizer, self.shape = model.in_chunks(shape.portion), tokenizer, shape
+    def __init__(self, model: Denoiser, tokenizer: Tokenizer, shape: Shape = CPU):
+        self.model, self.tokenizer, self.shape = model.in_chunks(shape.logit_chunk), tokenizer, shape
         self.alphabet = Alphabet(tokenizer)
         self.planner = PLANNERS[model.config.planner]
-        self._text_only = without(*self.alphabet.no_text, model.vocabulary.sep)
-        self._no_loose_marks = without(*self.alphabet.loose_marks)
-        self.fresh = Fresh(self.alphabet, model.device)
-        self.together: Together | None = None
+        self._text_only = without(*self.alphabet.non_text, model.vocabulary.sep)
+        self._no_detached_marks = without(*self.alphabet.detached_marks)
+        self.repetition_penalty = RepetitionPenalty(self.alphabet, model.device)
+        self.shared_work: SharedWork | None = None
 
     def fill(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Filled]]:
         """Fill windows: lengths, then tokens, then scores, each phase for all of them. See `length_chances`."""
         start = time.perf_counter()
         chances = yield from self.length_chances(windows, plans)
-        reading = time.perf_counter() - start if self.tells_lengths else 0.0
-        windows = [_hurried(window, start, reading) for window in windows]
-        found = yield from self.tokens(windows, chances)
-        return _scored(windows, chances, found, reading)
+        prefill_seconds = time.perf_counter() - start if self.has_length_head else 0.0
+        windows = [_limit_steps(window, start, prefill_seconds) for window in windows]
+        sampled = yield from self.tokens(windows, chances)
+        return _scored(windows, chances, sampled, prefill_seconds)
 
-    def judge(self, windows: Sequence[Window], fills: Sequence[Sequence[Tokens]]) -> Steps[list[Filled]]:
-        """Fill windows with given tokens, in the same passes as they would be filled, for the sake of their scores."""
+    def score_fills(self, windows: Sequence[Window], fills: Sequence[Sequence[Tokens]]) -> Steps[list[Filled]]:
+        """Score given fills, in the same passes in which they would be sampled."""
         chances = yield from self.length_chances(windows)
         samples = [
-            replace(self.sample(window, [len(tokens) for tokens in mine]), forced=mine)
-            for window, mine in zip(windows, fills, strict=True)
+            replace(self.sample(window, [len(tokens) for tokens in forced]), forced=forced)
+            for window, forced in zip(windows, fills, strict=True)
         ]
-        found = yield from self._phase(samples, self._alike, self._sample)
-        return _scored(windows, chances, found, 0.0)
+        sampled = yield from self._in_batches(samples, self._batch_key, self._sample)
+        return _scored(windows, chances, sampled, 0.0)
 
-    def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Found]]:
+    def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Sampled]]:
         """The tokens of each blank; a window whose slots moved freely and broke its bounds is sampled again."""
         samples = [self.sample(w, self.lengths(w, c)) for w, c in zip(windows, chances, strict=True)]
-        found = yield from self._once(samples, _same_sample, self._alike, self._sample)
-        retry = {
-            i: self.sample(w, within_bounds(w.view, w.blanks, [len(tokens) for tokens in found[i].tokens]))
+        sampled = yield from self._unique_in_batches(samples, _sample_key, self._batch_key, self._sample)
+        retries = {
+            i: self.sample(w, within_bounds(w.view, w.blanks, [len(tokens) for tokens in sampled[i].tokens]))
             for i, w in enumerate(windows)
-            if samples[i].lengths is None and not self._holds(w, found[i].tokens)
+            if samples[i].lengths is None and not self._within_bounds(w, sampled[i].tokens)
         }
-        again = yield from self._phase(list(retry.values()), self._alike, self._sample)
-        for i, better in zip(retry, again, strict=True):
-            found[i], samples[i] = better, retry[i]
-        return (yield from self._without_avoided(samples, found))
+        results = yield from self._in_batches(list(retries.values()), self._batch_key, self._sample)
+        for i, result in zip(retries, results, strict=True):
+            sampled[i], samples[i] = result, retries[i]
+        return (yield from self._without_avoided(samples, sampled))
 
-    def _without_avoided(self, samples: list[Sample], found: list[Found]) -> Steps[list[Found]]:
-        """Sample again what holds a word to be avoided, with the way it was spelt forbidden too."""
-        for _ in range(TRIES):
-            again = {
-                i: replace(sample, lengths=self._lengths_of(sample, found[i]), banned=(*sample.banned, *spelt))
+    def _without_avoided(self, samples: list[Sample], sampled: list[Sampled]) -> Steps[list[Sampled]]:
+        """Sample windows with avoided words again, with the spelling that was used banned as well."""
+        for _ in range(MAX_RETRIES):
+            retries = {
+                i: replace(sample, lengths=self._lengths_of(sample, sampled[i]), banned=(*sample.banned, *runs))
                 for i, sample in enumerate(samples)
-                if (spelt := self.avoided(sample.window, found[i].tokens, sample.fixed))
+                if (runs := self.avoided_runs(sample.window, sampled[i].tokens, sample.fixed))
             }
-            if not again:
+            if not retries:
                 break
-            results = yield from self._phase(list(again.values()), self._alike, self._sample)
-            for i, better in zip(again, results, strict=True):
-                found[i], samples[i] = better, again[i]
-        return found
+            results = yield from self._in_batches(list(retries.values()), self._batch_key, self._sample)
+            for i, result in zip(retries, results, strict=True):
+                sampled[i], samples[i] = result, retries[i]
+        return sampled
 
-    def _lengths_of(self, sample: Sample, found: Found) -> Sequence[int]:
+    def _lengths_of(self, sample: Sample, sampled: Sampled) -> Sequence[int]:
         window = sample.window
-        return sample.lengths or within_bounds(window.view, window.blanks, [len(tokens) for tokens in found.tokens])
+        return sample.lengths or within_bounds(window.view, window.blanks, [len(tokens) for tokens in sampled.tokens])
 
-    def avoided(self, window: Window, found: Sequence[Tokens], fixed: bool = True) -> list[tuple[int, ...]]:
-        """The shortest runs of tokens that spell a word to be avoided; where slots move, the tokens themselves."""
+    def avoided_runs(self, window: Window, fills: Sequence[Tokens], fixed: bool = True) -> list[tuple[int, ...]]:
+        """The shortest runs of tokens that spell an avoided word; where slots move, each token of them by itself."""
         if not window.settings.avoid:
             return []
         pattern = avoided(window.settings.avoid)
         runs: list[tuple[int, ...]] = []
-        for tokens in found:
+        for tokens in fills:
             ends = np.cumsum([len(self.alphabet.pieces[token]) for token in tokens])
             for match in pattern.finditer(self.alphabet.spell(tokens)):
                 first, last = np.searchsorted(ends, [match.start(), match.end() - 1], side="right")
@@ -298,18 +297,18 @@ class Engine:
         return runs
 
     def length_chances(self, windows: Sequence[Window], plans: Plans | None = None) -> Steps[list[Chances | None]]:
-        """The chances of each length class of the gap after each prompt token; None if the network cannot tell.
+        """The probability of each length class of the gap after each prompt token; None without a length head.
 
-        A prompt whose chances are in `plans` is not read again; those of the others are added.
+        A prompt that is in `plans` is not read again; the others are added there.
         """
-        if not self.tells_lengths:
+        if not self.has_length_head:
             return [None] * len(windows)
-        return (yield from self._once(windows, _same_prompt, self._planning_slots, self._plan, plans))
+        return (yield from self._unique_in_batches(windows, _prompt_key, self._planning_slots, self._plan, plans))
 
     def lengths(self, window: Window, chances: Chances | None) -> list[int] | None:
-        """The number of tokens of each blank; None if the network cannot tell.
+        """The number of tokens of each blank; None without a length head.
 
-        Under a time limit no blank is longer than there are steps: fewer words, not worse ones.
+        Under a time limit no blank has more tokens than there are steps: fewer words, not worse ones.
         """
         if chances is None:
             return None
@@ -322,12 +321,12 @@ class Engine:
         return lengths
 
     def sample(self, window: Window, lengths: Sequence[int] | None) -> Sample:
-        """A window with lengths."""
+        """The window with these lengths."""
         return Sample(window, lengths, banned=self.spellings(tuple(window.settings.avoid)))
 
     @lru_cache(maxsize=64)  # noqa: B019 (as long-lived as the engine)
     def spellings(self, words: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        return tuple(way for word in words for way in self.alphabet.spellings(word, self.tokenizer.encode))
+        return tuple(spelling for word in words for spelling in self.alphabet.spellings(word, self.tokenizer.encode))
 
     @cached_property
     def rules(self) -> Bool[Tensor, "rules V"]:
@@ -335,29 +334,29 @@ class Engine:
         return rules(self.alphabet, self.model.vocabulary.sep).to(self.model.device)
 
     @property
-    def tells_lengths(self) -> bool:
+    def has_length_head(self) -> bool:
         return self.model.room_head is not None
 
     @property
     def writes(self) -> bool:
-        """Whether blanks are written (`infill.writing`), not planned and revealed."""
+        """Whether blanks are written (`infill.writing`) rather than planned and revealed."""
         return self.model.config.order == "outline"
 
-    def moved(self, window: Window, fills: Sequence[Tokens]) -> Steps[None]:
-        """The states in which slots with given words, written before, find their places."""
+    def moving_states(self, window: Window, fills: Sequence[Tokens]) -> Steps[None]:
+        """The states in which the slots of given fills move to their places."""
         yield from self._sample([replace(self.sample(window, [len(fill) for fill in fills]), forced=fills)])
 
-    def is_loose(self, view: View) -> bool:
-        """Whether marks stand apart from words in this text itself; only then may they in what is filled in."""
-        return bool(self.alphabet.loose[view.prompt.example.tokens].any())
+    def is_tokenised(self, view: View) -> bool:
+        """Whether the text itself has spaces before its marks; only then may the fills."""
+        return bool(self.alphabet.detached[view.prompt.example.tokens].any())
 
-    def _phase(
-        self, items: Sequence[T], alike: Callable[[T], Hashable], run: Callable[[list[T]], Steps[list[Any]]]
+    def _in_batches(
+        self, items: Sequence[T], batch_key: Callable[[T], Hashable], run: Callable[[list[T]], Steps[list[Any]]]
     ) -> Steps[list[Any]]:
-        """The results of items, in their order, run in batches of those that are alike."""
+        """The results of items, in their order; those with the same key share batches."""
         groups: dict[Hashable, list[int]] = {}
         for index, item in enumerate(items):
-            groups.setdefault(alike(item), []).append(index)
+            groups.setdefault(batch_key(item), []).append(index)
         results: dict[int, Any] = {}
         for group in groups.values():
             for first in range(0, len(group), self.shape.rows):
@@ -365,21 +364,21 @@ class Engine:
                 results |= zip(batch, (yield from run([items[index] for index in batch])), strict=True)
         return [results[index] for index in range(len(items))]
 
-    def _once(
+    def _unique_in_batches(
         self,
         items: Sequence[T],
-        same: Callable[[T], Hashable],
-        alike: Callable[[T], Hashable],
+        item_key: Callable[[T], Hashable],
+        batch_key: Callable[[T], Hashable],
         run: Callable[[list[T]], Steps[list[Any]]],
         known: dict[Hashable, Any] | None = None,
     ) -> Steps[list[Any]]:
-        """As `_phase`, but of items that are the same only the first runs, and none whose result is `known`."""
-        keys, known = [same(item) for item in items], {} if known is None else known
+        """As `_in_batches`, but only the first of equal items runs, and none whose result is `known`."""
+        keys, known = [item_key(item) for item in items], {} if known is None else known
         new: dict[Hashable, T] = {}
         for key, item in zip(keys, items, strict=True):
             if key not in known:
                 new.setdefault(key, item)
-        known |= zip(new, (yield from self._phase(list(new.values()), alike, run)), strict=True)
+        known |= zip(new, (yield from self._in_batches(list(new.values()), batch_key, run)), strict=True)
         return [known[key] for key in keys]
 
     def _planning_slots(self, window: Window) -> int:
@@ -392,86 +391,84 @@ class Engine:
         yield Step()
         return chances[: len(windows)]
 
-    def _alike(self, sample: Sample) -> Hashable:
+    def _batch_key(self, sample: Sample) -> Hashable:
         settings = sample.window.settings
-        how = annealing(settings), settings.terminal, sample.lengths is None, self.is_loose(sample.window.view)
+        how = annealing(settings), settings.terminal, sample.lengths is None, self.is_tokenised(sample.window.view)
         return how, sample.steps, self.sample_slots(sample), sample.banned, sample.forced is None
 
     def sample_slots(self, sample: Sample) -> int:
         """L."""
         prompt = len(sample.window.view.prompt)
         if sample.lengths is None:
-            return min(max(SLOTS, prompt), roomy(prompt, self.model.config.slots))
+            return min(max(SLOTS, prompt), default_slots(prompt, self.model.config.slots))
         exact = prompt + sum(sample.lengths)
         return self.shape.width(exact) if sample.fixed else exact
 
-    def _sample(self, samples: list[Sample]) -> Steps[list[Found]]:
+    def _sample(self, samples: list[Sample]) -> Steps[list[Sampled]]:
         recorder = Recorder(self.model.vocabulary.mask)
         for number, state in enumerate(self.states(samples, recorder)):
             yield Step(samples, state, number)
-        x, log_chances = state.x.cpu().numpy(), recorder.settle(state).cpu().numpy()
+        x, log_probs = state.x.cpu().numpy(), recorder.settle(state).cpu().numpy()
         if samples[0].lengths is None:
             gaps = gap_slots(state, [sample.window.view.prompt for sample in samples], self.model.vocabulary)
             slots = [_by_blank(sample.window, x[row], gaps[row], self.alphabet) for row, sample in enumerate(samples)]
         else:
             slots = [[np.arange(span.start, span.stop) for span in sample.spans] for sample in samples]
         return [
-            Found([x[row][each] for each in mine], [log_chances[row][each].tolist() for each in mine])
-            for row, mine in enumerate(slots)
+            Sampled([x[row][blank] for blank in blanks], [log_probs[row][blank].tolist() for blank in blanks])
+            for row, blanks in enumerate(slots)
         ]
 
-    def _holds(self, window: Window, found: Sequence[Tokens]) -> bool:
-        """Whether the blanks' bounds are kept."""
-        spelt = map(self.alphabet.spell, found)
-        return all(blank.holds(text) for blank, text in zip(window.blanks, spelt, strict=True))
+    def _within_bounds(self, window: Window, fills: Sequence[Tokens]) -> bool:
+        return all(blank.holds(self.alphabet.spell(fill)) for blank, fill in zip(window.blanks, fills, strict=True))
 
     def states(self, samples: Sequence[Sample], recorder: Recorder | None = None) -> Iterator[State]:
         """The states of a batch, from t = 1 to 0; the first rows are those of the samples."""
         first, L = samples[0], self.sample_slots(samples[0])
-        loose = self.is_loose(first.window.view)
-        record: tuple[Restriction, ...] = () if recorder is None else (recorder,)
+        tokenised = self.is_tokenised(first.window.view)
+        before: tuple[Restriction, ...] = () if recorder is None else (recorder,)
         if first.banned:
-            record = (*record, Avoiding(first.banned))
-        form = (self.fresh,) if loose else (self.fresh, self._no_loose_marks)
+            before = (*before, Avoiding(first.banned))
+        after = (self.repetition_penalty,) if tokenised else (self.repetition_penalty, self._no_detached_marks)
         keys = np.concatenate(self.shape.padded([sample.key for sample in samples], first.key))
         if first.lengths is None:
-            prompts = self.shape.padded([sample.window.view.prompt for sample in samples], _given(L))
+            prompts = self.shape.padded([sample.window.view.prompt for sample in samples], _padding_prompt(L))
             method: DDOT | FixedLength = self._moving(
-                first.window.settings, prompts, L, (*record, self._text_only, *form)
+                first.window.settings, prompts, L, (*before, self._text_only, *after)
             )
             return method.sample(self.model, [prompt.example for prompt in prompts], L, first.steps, keys)
         spans = self.shape.padded([sample.spans for sample in samples], [])
         reveal: Reveal = WithinWords(MostCertainFirst(annealing(first.window.settings)), self.alphabet, spans)
-        rules = (*record, Pieces(self.alphabet, spans, L, self.model.device, loose), *form)
+        rules = (*before, Pieces(self.alphabet, spans, L, self.model.device, tokenised), *after)
         if first.forced is not None:
-            reveal, rules = MostCertainFirst(greedy), (*record, Forced(self._given_tokens(samples, L)))
+            reveal, rules = MostCertainFirst(greedy), (*before, Forced(self._forced_tokens(samples, L)))
         if first.fixed:
             method = FixedLength(reveal=reveal, restrictions=rules)
         else:
             method = self._moving_in_gaps(samples, reveal, L, rules)
-        examples = self.shape.padded([sample.example for sample in samples], _given(L).example)
+        examples = self.shape.padded([sample.example for sample in samples], _padding_prompt(L).example)
         return method.sample(self.model, examples, L, first.steps, keys)
 
-    def _given_tokens(self, samples: Sequence[Sample], L: int) -> Int[Tensor, "B L"]:
+    def _forced_tokens(self, samples: Sequence[Sample], L: int) -> Int[Tensor, "B L"]:
         tokens = torch.zeros(self.shape.rows, L, dtype=torch.long)
         for row, sample in enumerate(samples):
-            for span, mine in zip(sample.spans, sample.forced or (), strict=True):
-                tokens[row, span.start : span.stop] = torch.from_numpy(mine)
+            for span, fill in zip(sample.spans, sample.forced or (), strict=True):
+                tokens[row, span.start : span.stop] = torch.from_numpy(fill)
         return tokens.to(self.model.device)
 
     def _moving(self, settings: Settings, prompts: Sequence[Prompt], L: int, rules: tuple[Restriction, ...]) -> DDOT:
-        """Slots find their places in any blank; [pad]s decide how many words there are."""
+        """Slots move to any blank; [pad]s decide the number of words."""
         return DDOT(
             terminal=_TERMINALS[settings.terminal or "grid"],
             reveal=Leap(annealing(settings)),
-            projections=kept(self.model, prompts, L),
+            projections=prompt_projections(self.model, prompts, L),
             restrictions=rules,
         )
 
     def _moving_in_gaps(
         self, samples: Sequence[Sample], reveal: Reveal, L: int, rules: tuple[Restriction, ...]
     ) -> DDOT:
-        """Slots start anywhere and end in the blank they are meant for."""
+        """Slots start anywhere and end in the blank they belong to."""
         vocabulary = self.model.vocabulary
         gap = torch.zeros(self.shape.rows, L, dtype=torch.long)
         for row, sample in enumerate(samples):
@@ -492,8 +489,8 @@ def annealing(settings: Settings) -> Annealing:
     return greedy if settings.terminal is None else greedy_words
 
 
-def kept(model: Denoiser, prompts: Sequence[Prompt], L: int) -> tuple[Projection, ...]:
-    """Projections that keep the prompt's order and its whole words, and everything out of closed gaps."""
+def prompt_projections(model: Denoiser, prompts: Sequence[Prompt], L: int) -> tuple[Projection, ...]:
+    """Projections that keep the order of the prompt, words whole, and closed gaps empty."""
     is_open = torch.zeros(len(prompts), L + 1, dtype=torch.bool)
     for row, prompt in enumerate(prompts):
         is_open[row, : len(prompt.is_open)] = torch.from_numpy(prompt.is_open)
@@ -513,7 +510,7 @@ def gap_slots(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -
 
 
 def gap_tokens(state: State, prompts: Sequence[Prompt], vocabulary: Vocabulary) -> list[list[Int[np.ndarray, "_"]]]:
-    """For each prompt, the tokens found in each of its n + 1 gaps."""
+    """For each prompt, the tokens in each of its n + 1 gaps."""
     x = state.x.cpu().numpy()
     return [[x[row][slots] for slots in gaps] for row, gaps in enumerate(gap_slots(state, prompts, vocabulary))]
 
@@ -524,7 +521,7 @@ def _by_blank(
     """The slots of each blank. Blanks that share a gap take words in turn, within their bounds."""
     after = window.view.after
     left = {gap: gaps[gap + 1] for gap in after}
-    found = []
+    result = []
     for number, (blank, gap) in enumerate(zip(window.blanks, after, strict=True)):
         slots = left[gap]
         tokens = x[slots]
@@ -532,46 +529,46 @@ def _by_blank(
         others = after[number + 1 :].count(gap)
         take = max(blank.least, len(starts) // (1 + others)) if others else len(starts)
         cut = int(starts[take]) if take < len(starts) else len(tokens)
-        found.append(slots[:cut])
+        result.append(slots[:cut])
         left[gap] = slots[cut:]
-    return found
+    return result
 
 
 def _scored(
-    windows: Sequence[Window], chances: Sequence[Chances | None], found: Sequence[Found], reading: float
+    windows: Sequence[Window], chances: Sequence[Chances | None], sampled: Sequence[Sampled], prefill_seconds: float
 ) -> list[Filled]:
     results = []
-    for window, planned, each in zip(windows, chances, found, strict=True):
-        lengths = length_chances_of(window.view, planned, each.tokens)
-        scores = [score_of(*parts) for parts in zip(each.log_chances, lengths, strict=True)]
-        results.append(Filled(each.tokens, scores, reading))
+    for window, planned, fills in zip(windows, chances, sampled, strict=True):
+        lengths = length_log_probs(window.view, planned, fills.tokens)
+        scores = [score_of(*parts) for parts in zip(fills.log_probs, lengths, strict=True)]
+        results.append(Filled(fills.tokens, scores, prefill_seconds))
     return results
 
 
-def _same_prompt(window: Window) -> Hashable:
-    """Equal for windows of the same text, whose lengths are planned alike."""
+def _prompt_key(window: Window) -> Hashable:
+    """Equal for windows with the same prompt, for which the length head predicts the same."""
     prompt = window.view.prompt
     return prompt.example.tokens.tobytes(), prompt.is_open.tobytes(), prompt.free
 
 
-def _same_sample(sample: Sample) -> Hashable:
-    """Equal for samples whose tokens are the same: nothing is drawn at temperature 0 with fixed slots."""
+def _sample_key(sample: Sample) -> Hashable:
+    """Equal for samples with the same result: nothing is drawn at temperature 0 with fixed slots."""
     if not sample.fixed or sample.window.settings.temperature > 0:
         return id(sample)
     window, lengths = sample.window, tuple(sample.lengths or ())
-    return _same_prompt(window), lengths, tuple(window.blanks), sample.steps, sample.banned
+    return _prompt_key(window), lengths, tuple(window.blanks), sample.steps, sample.banned
 
 
-def _hurried(window: Window, start: float, a_pass: float) -> Window:
-    """The window with as many steps as its time limit leaves, if the first forward pass took so long."""
-    if window.seconds is None or not a_pass:
+def _limit_steps(window: Window, start: float, pass_seconds: float) -> Window:
+    """The window with as many steps as its time limit allows; `pass_seconds`: the time of the first forward pass."""
+    if window.seconds is None or not pass_seconds:
         return window
-    steps = int((start + window.seconds - time.perf_counter()) / max(_A_STEP * a_pass, 1e-4))
-    steps = max(_FEWEST, min(window.settings.steps, steps))
+    steps = int((start + window.seconds - time.perf_counter()) / max(_STEP_COST * pass_seconds, 1e-4))
+    steps = max(_MIN_STEPS, min(window.settings.steps, steps))
     return replace(window, settings=replace(window.settings, steps=steps))
 
 
-def _given(L: int) -> Prompt:
-    """A row to pad a batch with: all of it is prompt, so no logits are spent on it."""
-    nothing = np.zeros(L, np.int64)
-    return Prompt(Example(nothing, np.ones(L, bool), np.full(L, UNKNOWN), nothing), np.zeros(L + 1, bool))
+def _padding_prompt(L: int) -> Prompt:
+    """A padding row: all of it is prompt, so that no logits are computed for it."""
+    zeros = np.zeros(L, np.int64)
+    return Prompt(Example(zeros, np.ones(L, bool), np.full(L, UNKNOWN), zeros), np.zeros(L + 1, bool))

@@ -1,4 +1,4 @@
-"""Filling as people see it: one frame for each state, and frames kept in a file to be watched or plotted later.
+"""Frames: states of filling as text, and traces, files of frames to be watched or plotted later.
 
 {"text": "We were so ___ wedding.", "settings": {"seed": 0, "steps": 16}, "frames": [
 {"t": 1.0, "pieces": [" We", null, …], "positions": [-1.0, -0.5, …], "given": [true, false, …]},
@@ -25,7 +25,7 @@ MASKED = "░"
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment of filling. For each slot: its piece of text (None: masked; "": no word), its place, was it given."""
+    """One state of filling. For each slot: its piece of text (None: masked; "": no word), position, whether given."""
 
     t: float
     pieces: list[str | None]
@@ -40,7 +40,7 @@ class Frame:
 
 
 def frame_of(state: "State", seen: "View", alphabet: "Alphabet", vocabulary: "Vocabulary", row: int = 0) -> Frame:
-    """How a row of a state looks while this view of a text is filled."""
+    """The frame of a row of a state, for the view that it fills."""
     given = state.is_prompt[row].tolist()
     prompt = iter(seen.pieces)  # given slots are in the order of the text
     pieces: list[str | None] = []
@@ -56,7 +56,7 @@ def frame_of(state: "State", seen: "View", alphabet: "Alphabet", vocabulary: "Vo
 
 @dataclass(frozen=True)
 class Trace:
-    """What was filled, how, and every moment of it."""
+    """What was filled, with which settings, and every frame."""
 
     text: str
     settings: dict[str, Any]
@@ -77,12 +77,12 @@ def load_trace(path: Path | str) -> Trace:
     if not path.is_file():
         raise FileNotFoundError(f"no trace at {path}; make one with ddot infill … --trace {path}")
     try:
-        found = json.loads(path.read_bytes())
-        _check(found["text"], found["settings"], found["frames"])
+        trace = json.loads(path.read_bytes())
+        _check(trace["text"], trace["settings"], trace["frames"])
     except (ValueError, KeyError, TypeError) as error:  # bad JSON and bad UTF-8 alike
         advice = f"write it again with ddot infill … --trace {path}"
         raise ValueError(f"{path} is not a whole trace ({error}); {advice}") from None
-    return Trace(found["text"], found["settings"], [Frame(**each) for each in found["frames"]])
+    return Trace(trace["text"], trace["settings"], [Frame(**frame) for frame in trace["frames"]])
 
 
 def _check(text: Any, settings: Any, frames: Any) -> None:

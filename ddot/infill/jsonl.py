@@ -1,4 +1,4 @@
-"""Texts from files and streams: JSON lines in, JSON lines out, in the same order. A file that was begun is resumed.
+"""Texts from files and streams: JSON lines in, JSON lines out, in the same order. An unfinished output is resumed.
 
 Input: {"id", "text"} or {"id", "free"}, with `fills` to lock and any `Settings` of its own; `custom_id` is read as id.
 Output: the other fields of the input line and {"id", "text", "fills", "score", "steps", "seed", "seconds"}, with the
@@ -33,14 +33,14 @@ if TYPE_CHECKING:  # files are checked before torch is imported
     from ddot.infill.model import Model
 
 STREAM = Path("-")  # stdin or stdout
-_LONGEST = 1 << 26  # bytes of a line
-_LOOKED_AT = 20  # lines: if none of these is meant as JSON, the file is not
-_BY_NAME = {".gz": "zcat", ".xz": "xzcat"}
+_MAX_LINE = 1 << 26  # bytes
+_SNIFFED = 20  # if none of the first lines is meant as JSON, the file is not
+_CAT = {".gz": "zcat", ".xz": "xzcat"}
 NO_ANSWER = "no fill without the words to be avoided was found; avoid fewer"
 _WANTED = 'wanted {"id": …, "text": "… ___ …"}'
-_OURS = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
-_OURS |= {each.name for each in fields(Settings)}
-_UNUSUAL = ("temperature", "top_p", "terminal", "avoid", "model")  # said where they are not the default
+_RESERVED = {"id", "text", "free", "fills", "score", "seconds", "alternatives", "error", "model"}
+_RESERVED |= {setting.name for setting in fields(Settings)}
+_UNUSUAL = ("temperature", "top_p", "terminal", "avoid", "model")  # in the output only where not the default
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of input: its id (its number if it has none), the request it makes or what is wrong with it, the rest."""
+    """A line of input: its id (else its number), its request or what is wrong with it, its other fields."""
 
     id: Any
     request: Request | None = None
@@ -62,7 +62,7 @@ class Line:
 
 
 def read_line(number: int, line: bytes, settings: Settings) -> Line:
-    """The request of a line of JSON; `settings` are those it does not give itself."""
+    """The request of a line of JSON; `settings`: the defaults."""
     try:
         return read_object(number, json.loads(_decoded(number, line)), settings)
     except json.JSONDecodeError as error:
@@ -73,23 +73,24 @@ def read_line(number: int, line: bytes, settings: Settings) -> Line:
         return Line(number, error=f"line {number}: {error}; {_WANTED}")
 
 
-def read_object(number: int, asked: Any, settings: Settings) -> Line:
+def read_object(number: int, values: Any, settings: Settings) -> Line:
     """The request of a JSON object, or of a row of a table."""
-    if not isinstance(asked, dict):
-        return Line(number, error=f"line {number} is {json.dumps(asked)[:40]}; {_WANTED}")
-    known = asked.get("id", asked.get("custom_id", number))
-    carried = {name: value for name, value in asked.items() if name not in _OURS}
+    if not isinstance(values, dict):
+        return Line(number, error=f"line {number} is {json.dumps(values)[:40]}; {_WANTED}")
+    line_id = values.get("id", values.get("custom_id", number))
+    carried = {name: value for name, value in values.items() if name not in _RESERVED}
     try:
-        given = [name for name in ("text", "free") if asked.get(name) is not None]
+        given = [name for name in ("text", "free") if values.get(name) is not None]
         if len(given) != 1:
-            has = ", ".join(map(str, asked)) or "nothing"
+            has = ", ".join(map(str, values)) or "nothing"
             raise ValueError(f'line {number} needs either "text" or "free", a string; it has {has}')
-        if not isinstance(asked[given[0]], str):
-            raise ValueError(f'line {number} has {JSON.value(asked[given[0]])} as "{given[0]}"; wanted a string')
-        wanted = request(asked[given[0]], settings.updated(asked), given[0] == "free", asked.get("fills"))
-        return Line(known, wanted, carried=carried)
+        text = values[given[0]]
+        if not isinstance(text, str):
+            raise ValueError(f'line {number} has {JSON.value(text)} as "{given[0]}"; wanted a string')
+        made = request(text, settings.updated(values), given[0] == "free", values.get("fills"))
+        return Line(line_id, made, carried=carried)
     except ValueError as error:
-        return Line(known, error=told(error, JSON), carried=carried)
+        return Line(line_id, error=told(error, JSON), carried=carried)
 
 
 def read_text(number: int, line: bytes, settings: Settings, free: bool = False) -> Line:
@@ -111,15 +112,15 @@ def _decoded(number: int, line: bytes) -> str:
 
 
 def lines_of(readline: Callable[[int], bytes]) -> Iterator[bytes]:
-    """The lines of a file; one without end is refused before it fills the memory."""
-    for number, line in enumerate(iter(lambda: readline(_LONGEST), b""), 1):
-        if len(line) == _LONGEST:
-            raise ValueError(f"line {number} has more than {_LONGEST >> 20} MB; wanted a text a line")
+    """The lines of a file; an endless one is refused before it fills the memory."""
+    for number, line in enumerate(iter(lambda: readline(_MAX_LINE), b""), 1):
+        if len(line) == _MAX_LINE:
+            raise ValueError(f"line {number} has more than {_MAX_LINE >> 20} MB; wanted a text a line")
         yield line
 
 
 def answer_lines(model: "Model", lines: Iterable[Line]) -> "Iterator[tuple[Line, Answers | None]]":
-    """Each line, in order, with its answers; None where there is nothing to answer."""
+    """Each line, in order, with its answers; None for a bad line."""
     waiting: deque[Line] = deque()
 
     def requests() -> Iterator[Request]:
@@ -132,22 +133,22 @@ def answer_lines(model: "Model", lines: Iterable[Line]) -> "Iterator[tuple[Line,
         while waiting and waiting[0].request is None:
             yield waiting.popleft(), None
 
-    for found in model.answers(requests()):
+    for answers in model.answers(requests()):
         yield from failed()
-        yield waiting.popleft(), found
+        yield waiting.popleft(), answers
     yield from failed()
 
 
-def output_of(model_name: str, line: Line, found: "Answers | None") -> dict[str, Any]:
-    if found is None or line.request is None:
+def output_of(model_name: str, line: Line, answers: "Answers | None") -> dict[str, Any]:
+    if answers is None or line.request is None:
         return {"id": line.id, **line.carried, "error": line.error}
     settings = line.request.settings
-    if not found.best:
+    if not answers.best:
         return {"id": line.id, **line.carried, "error": NO_ANSWER}
-    every = [each.infill for each in found.best]
-    first, *others = ({"text": each.text, "fills": each.fills, "score": each.score} for each in every)
+    infills = [answer.infill for answer in answers.best]
+    first, *others = ({"text": one.text, "fills": one.fills, "score": one.score} for one in infills)
     more = {"alternatives": others} if settings.n > 1 else {}
-    about = {"steps": settings.steps, "seed": settings.seed, "seconds": round(found.seconds, 3)}
+    about = {"steps": settings.steps, "seed": settings.seed, "seconds": round(answers.seconds, 3)}
     return {"id": line.id, **line.carried, **first, **more, **about, **_unusual(model_name, settings)}
 
 
@@ -156,26 +157,26 @@ def as_line(output: dict[str, Any]) -> bytes:
 
 
 def _unusual(model_name: str, settings: Settings) -> dict[str, Any]:
-    """The settings, and the model, of an answer that are not the default ones."""
-    usual, used = vars(Settings()) | {"model": EMBEDDED_NAME}, vars(settings) | {"model": model_name}
-    return {name: used[name] for name in _UNUSUAL if used[name] != usual[name]}
+    """The settings and the model of an answer, where they are not the defaults."""
+    default, used = vars(Settings()) | {"model": EMBEDDED_NAME}, vars(settings) | {"model": model_name}
+    return {name: used[name] for name in _UNUSUAL if used[name] != default[name]}
 
 
 @dataclass(frozen=True)
 class Share:
-    """The lines of a source that are filled by one of several processes: every `world`-th, from line `rank` on."""
+    """The lines of a source that one of several processes fills: every `world`-th, from line `rank` on."""
 
     source: Path
     rank: int = 0
     world: int = 1
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """(number from 1, line) of those that are not empty. A stream can be read once."""
+        """(number from 1, line) of lines that are not empty. A stream can be read once."""
         try:
             with ExitStack() as stack:
                 file = sys.stdin.buffer if self.source == STREAM else stack.enter_context(opened(self.source))
-                some = ((number, line) for number, line in enumerate(lines_of(file.readline), 1) if line.strip())
-                yield from islice(some, self.rank, None, self.world)
+                lines = ((number, line) for number, line in enumerate(lines_of(file.readline), 1) if line.strip())
+                yield from islice(lines, self.rank, None, self.world)
         except UNPACKING as error:
             raise ValueError(f"{self.source} does not unpack ({error}); fetch it again") from None
 
@@ -206,7 +207,7 @@ class Job:
         self.model_name, self.rank, self.world = model_name, rank, world
         self.streams_out = _streams(output)
         check_files(self.share, output)
-        self._pipe = _reached(output) if self.streams_out and output != STREAM else None
+        self._pipe = _open_pipe(output) if self.streams_out and output != STREAM else None
         self.part = self._part(rank)
         self.lines: Iterator[tuple[int, bytes]] = iter(self.share)
         self.before = self.errors = 0
@@ -245,29 +246,29 @@ class Job:
             return open(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         return open(self.part if self._pipe is None else self._pipe, "ab" if self._pipe is None else "wb", buffering=0)
 
-    def run(self, model: "Model", each: Callable[[int], None] = lambda done: None) -> Summary:
-        """Fill the lines that are left. `each` is called with the number of lines done.
+    def run(self, model: "Model", on_progress: Callable[[int], None] = lambda done: None) -> Summary:
+        """Fill the lines that are left. `on_progress` is called with the number of lines done.
 
-        After an interruption the lines at work are finished; while a stream is waited for it takes effect at once.
+        After an interruption the lines in progress are finished; a wait for a stream ends at once.
         """
         done, errors = self.before, self.errors
-        each(done)
+        on_progress(done)
         notice = "" if self.world > 1 else "ddot: finishing the lines at work; press Ctrl-C again to drop them\n"
         with nullcontext(bool) if self.share.is_stream else interruptions(self.world > 1, notice) as interrupted:
             lines = takewhile(lambda _: not interrupted(), self.lines)
             with writing(self.output):
                 sink = self._sink()
             with sink:
-                for line, found in answer_lines(model, (read_line(*line, self.settings) for line in lines)):
+                for line, answers in answer_lines(model, (read_line(*line, self.settings) for line in lines)):
                     with writing(self.output):
-                        write_all(sink, as_line(output_of(self.model_name, line, found)))
-                    errors += found is None or not found.best
+                        write_all(sink, as_line(output_of(self.model_name, line, answers)))
+                    errors += answers is None or not answers.best
                     done += 1
-                    each(done)
+                    on_progress(done)
             return Summary(done, errors, self.before, interrupted())
 
     def finish(self) -> None:
-        """Put the parts together, in turn line by line, once all are complete."""
+        """Merge the parts, a line of each in turn, once all are complete."""
         parts = [self._part(rank) for rank in range(self.world)]
         if parts == [self.output] or self.streams_out:
             return
@@ -278,7 +279,7 @@ class Job:
             part.unlink()
 
     def _skip_finished(self) -> None:
-        """Skip the finished lines. A last line that was cut off is removed.
+        """Skip lines that an earlier run finished. A last line that was cut off is removed.
 
         A file that is not an output for this source is refused and left untouched.
         """
@@ -291,38 +292,38 @@ class Job:
                     if not line.startswith(b'{"id": '[: len(line)]):
                         raise foreign
                     break
-                asked = next(self.lines, None)
-                if asked is None:
+                source_line = next(self.lines, None)
+                if source_line is None:
                     raise ValueError(f"{output} has more lines than {name}; choose another --output")
-                found = _parsed(line)
-                if "id" not in found or not ("text" in found or "error" in found):
+                answer = _parsed(line)
+                if "id" not in answer or not ("text" in answer or "error" in answer):
                     raise foreign
-                if other := self._difference(found, read_line(*asked, self.settings)):
+                if other := self._difference(answer, read_line(*source_line, self.settings)):
                     raise ValueError(
                         f"{output} was made from other lines or settings: line {self.before + 1} has another {other}; "
                         "choose another --output"
                     )
-                whole, self.before, self.errors = whole + len(line), self.before + 1, self.errors + ("error" in found)
+                whole, self.before, self.errors = whole + len(line), self.before + 1, self.errors + ("error" in answer)
         os.truncate(self.part, whole)
 
-    def _difference(self, found: dict[str, Any], line: Line) -> str | None:
+    def _difference(self, answer: dict[str, Any], line: Line) -> str | None:
         """The first field in which an output line does not match this input line; None if it matches."""
-        wanted: dict[str, Any] = {"id": line.id, **line.carried}
+        expected: dict[str, Any] = {"id": line.id, **line.carried}
         request = line.request
-        if request is not None and "error" not in found:
+        if request is not None and "error" not in answer:
             settings = request.settings
-            wanted |= {"seed": settings.seed, "steps": settings.steps, **dict.fromkeys(_UNUSUAL)}
-            wanted |= _unusual(self.model_name, settings)
-        for name, value in wanted.items():
-            if json.dumps(found.get(name)) != json.dumps(value):
+            expected |= {"seed": settings.seed, "steps": settings.steps, **dict.fromkeys(_UNUSUAL)}
+            expected |= _unusual(self.model_name, settings)
+        for name, value in expected.items():
+            if json.dumps(answer.get(name)) != json.dumps(value):
                 return name
-        if request is None or "error" in found:
-            return None if request is None and "error" in found else "text"
-        if ("alternatives" in found) != (request.settings.n != 1):
+        if request is None or "error" in answer:
+            return None if request is None and "error" in answer else "text"
+        if ("alternatives" in answer) != (request.settings.n != 1):
             return "n"
         try:
-            same_text = request.whole.text(found["fills"]) == found["text"]
-            kept = all(kept in (None, fill) for kept, fill in zip(request.locked, found["fills"], strict=True))
+            same_text = request.whole.text(answer["fills"]) == answer["text"]
+            kept = all(kept in (None, fill) for kept, fill in zip(request.locked, answer["fills"], strict=True))
         except (ValueError, TypeError, KeyError):
             return "text"
         return "text" if not same_text else None if kept else "fills"
@@ -333,11 +334,11 @@ def fill_file(
     source: Path | str,
     output: Path | str,
     settings: Settings | None = None,
-    each: Callable[[int], None] = lambda done: None,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Summary:
     """Fill every line of `source` and append it to `output`, skipping lines already there. "-": stdin, stdout."""
     job = Job(Path(source), Path(output), settings, model.name)
-    summary = job.run(model, each)
+    summary = job.run(model, on_progress)
     if not summary.interrupted:
         job.finish()
     return summary
@@ -358,18 +359,18 @@ def check_files(share: Share, output: Path) -> None:
     if share.world > 1 and (share.is_stream or _streams(output)):
         raise ValueError("several processes can share a file only, not a stream; give --input and --output a file")
     if not share.is_stream:
-        first = [line for _, line in islice(Share(source), _LOOKED_AT)]
+        first = [line for _, line in islice(Share(source), _SNIFFED)]
         if first and b"\0" in first[0]:
             raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
         if first and re.match(rb"\s*\[\s*(\{|$)", first[0]):
             lines = f"jq -c '.[]' {shlex.quote(str(source))}"
-            raise ValueError(f"{source} is one JSON array; {_WANTED} a line: {lines} writes it so")
+            raise ValueError(f"{source} is one JSON array; {_WANTED} a line: {lines} converts it")
         if first and not any(map(_is_meant_as_json, first)):
             begins = json.dumps(first[0].decode(errors="replace").strip()[:40], ensure_ascii=False)
-            reads = f"{_BY_NAME.get(source.suffix, 'cat')} {shlex.quote(str(source))}"
+            reads = f"{_CAT.get(source.suffix, 'cat')} {shlex.quote(str(source))}"
             raise ValueError(
-                f"{source} is no file of JSON lines, it begins {begins}; {_WANTED} a line, or, for plain texts, one a "
-                f"line: {reads} | ddot infill"
+                f"{source} is not a file of JSON lines, it begins {begins}; {_WANTED} a line, or for plain texts, one "
+                f"a line: {reads} | ddot infill"
             )
         if output.exists() and output.samefile(source):
             raise ValueError(f"{output} is the input itself; choose another --output")
@@ -386,7 +387,7 @@ def check_files(share: Share, output: Path) -> None:
 
 
 def _is_meant_as_json(line: bytes) -> bool:
-    """Whether a line is JSON, or an object that is cut off or misspelt."""
+    """Whether a line is JSON, or an object that is cut off or malformed."""
     if line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
         return True
     try:
@@ -397,13 +398,13 @@ def _is_meant_as_json(line: bytes) -> bool:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is a disk, or a device without end such as /dev/zero."""
+    """Whether a path is a disk, or an endless device such as /dev/zero."""
     mode = path.stat().st_mode
     return stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and str(path) in ("/dev/zero", "/dev/full", "/dev/urandom"))
 
 
-def _reached(output: Path) -> int:
-    """A pipe or a device, opened for writing. A pipe without a reader is refused, not waited for."""
+def _open_pipe(output: Path) -> int:
+    """A pipe or a device, opened for writing. A pipe without a reader is refused at once."""
     if stat.S_ISBLK(output.stat().st_mode):
         raise ValueError(f"{output} is a disk; --output must be a file, a pipe, or - for stdout")
     try:
@@ -416,9 +417,9 @@ def _reached(output: Path) -> int:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """The object a line holds; an empty one if it holds none."""
+    """The object in a line; an empty one if there is none."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):  # no JSON, no UTF-8, numbers of thousands of digits
+        value = json.loads(line)
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, numbers of thousands of digits
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

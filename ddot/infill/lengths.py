@@ -1,7 +1,4 @@
-"""Planned lengths, for models that do not write (`Engine.writes`): `choose_lengths`, from what a planner predicts.
-
-A blank that is written ends where [sep] is chosen: see `draft` and `passes`.
-"""
+"""Planned lengths for models that do not write (`Engine.writes`): `choose_lengths`, from what a planner predicts."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,33 +20,33 @@ from ddot.network.denoiser import Denoiser
 # The lengths of gaps from the distribution over length classes: (gaps, classes), u (gaps,) → lengths.
 ChooseLength = Callable[[Float[Tensor, "gaps classes"], Float[Tensor, "gaps"]], Float[Tensor, "gaps"]]
 
-_BREVITY = 10.0  # tokens; see `GridPlanner`
-_SPARE, _SHARED = 18, 4  # slots beyond the prompt and its placeholders; widths are multiples of 4, to share batches
-_GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread as evenly as any
+_BREVITY = 10.0  # tokens over which the probability of a length falls by a factor of e (`GridPlanner`)
+_SPARE, _WIDTH_MULTIPLE = 18, 4  # slots beyond the prompt and its [mask]s; few widths, so that texts share batches
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are spread evenly
 
 
 class GridPlanner:
-    """Predicts gap lengths from the prompt as DDOT starts, at t = 1: tokens on a grid among [mask]s.
+    """Predicts gap lengths from the prompt at t = 1, where DDOT starts: tokens on a grid among [mask]s.
 
-    In training all lengths up to 32 words were equally common; the blanks people leave are mostly short.
+    In training all lengths up to 32 words were equally common, but most blanks of users are short.
     """
 
     def slots(self, prompt: Prompt, usual: int) -> int:
-        """L for a prompt; `usual` is the network's."""
-        return roomy(len(prompt), usual)
+        """L for a prompt; `usual`: the L of the network's training."""
+        return default_slots(len(prompt), usual)
 
     def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
         """For each prompt, the distribution over length classes of the gap after each of its tokens."""
         return length_chances(model, prompts, np.zeros(len(prompts), np.uint64), L)  # a grid draws nothing
 
-    def weighed(self, chances: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
+    def reweighted(self, chances: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
         """The distribution, tilted towards short lengths."""
         likely = chances * torch.exp(-gap_lengths.class_lengths() / _BREVITY)
         return likely / likely.sum(-1, keepdim=True)
 
     def most_tokens(self, words: int) -> int:
         """The most tokens for this many words."""
-        return words  # a slot that may not begin a word would be forced to be half of one
+        return words  # a slot that may not begin a word would have to split one
 
 
 class TextPlanner:
@@ -62,18 +59,20 @@ class TextPlanner:
 
     def slots(self, prompt: Prompt, usual: int) -> int:
         placeholders = 0 if prompt.free else int(prompt.is_open.sum())
-        return _SHARED * -(-(len(prompt) + placeholders + _SPARE) // _SHARED)
+        return _WIDTH_MULTIPLE * -(-(len(prompt) + placeholders + _SPARE) // _WIDTH_MULTIPLE)
 
     def chances(self, model: Denoiser, prompts: Sequence[Prompt], L: int) -> list[Float[Tensor, "_ classes"]]:
         start = to_device(Planning().start([prompt.example for prompt in prompts], L, model.vocabulary), model.device)
         chances = torch.softmax(model.gap_length_logits(start), -1).cpu()
         return [row[given] for row, given in zip(chances, start.is_prompt.cpu(), strict=True)]
 
-    def weighed(self, chances: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
+    def reweighted(self, chances: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
         return chances
 
     def most_tokens(self, words: int) -> int:
-        return words + min(words, 1) + words // 6  # marks; with more, a word is forced to go on where it should end
+        return (
+            words + min(words, 1) + words // 6
+        )  # some are marks; with more slots, words would go on where they should end
 
 
 Planner = GridPlanner | TextPlanner
@@ -90,13 +89,13 @@ def choose_lengths(
 ) -> list[int]:
     """The number of tokens of each blank, within its bounds: the expected one, or, for draws 1, 2, …, a drawn one.
 
-    The draws of one key are spread evenly over each blank's distribution, in an order of its own, so that few agree.
+    The draws of one key are spread evenly over the distribution of each blank, in a different order for each.
     """
     begin, swap = uniform(fold(key, 0x9A9), 2 * len(chances)).reshape(2, -1)
     u = torch.from_numpy((begin + (draw ^ (8 * swap).astype(np.int64)) * _GOLDEN) % 1)
     choose = drawn_length if draw else mean_length
     if not view.prompt.free:
-        chances = conditioned(view, blanks, planner.weighed(chances), planner)
+        chances = conditioned(view, blanks, planner.reweighted(chances), planner)
     whole = rounded(expected_gap_lengths(view.prompt, chances, u, choose))
     shares = np.bincount(view.after, minlength=len(whole))
     lengths = []
@@ -114,15 +113,15 @@ def conditioned(
     """The distribution over lengths, conditioned on gaps holding the words their blanks ask for."""
     length, chances = gap_lengths.class_lengths(), chances.clone()
     for after in set(view.after):
-        mine = [blank for blank, gap in zip(blanks, view.after, strict=True) if gap == after]
-        fits = length >= sum(blank.least for blank in mine)
-        if not any(blank.most is None for blank in mine):
-            fits &= length <= sum(planner.most_tokens(blank.most or 0) for blank in mine)
+        inside = [blank for blank, gap in zip(blanks, view.after, strict=True) if gap == after]
+        fits = length >= sum(blank.least for blank in inside)
+        if not any(blank.most is None for blank in inside):
+            fits &= length <= sum(planner.most_tokens(blank.most or 0) for blank in inside)
         if fits.any():
             fitting = torch.where(fits, chances[after], 0)
-            if not fitting.sum() > 0:  # the network rules all of them out: the nearest
-                far = (length - chances[after] @ length).abs()
-                fitting[int(torch.where(fits, far, torch.inf).argmin())] = 1.0
+            if not fitting.sum() > 0:  # the network rules all of them out: take the nearest
+                distance = (length - chances[after] @ length).abs()
+                fitting[int(torch.where(fits, distance, torch.inf).argmin())] = 1.0
             chances[after] = fitting / fitting.sum()
     return chances
 
@@ -132,19 +131,19 @@ def within_bounds(
 ) -> list[int]:
     """Lengths in tokens that can hold the words each blank asks for, within the slots available."""
     least = [blank.least for blank in blanks]
-    wanted = []
+    bounded = []
     for blank, length in zip(blanks, lengths, strict=True):
         most = SLOTS if blank.most is None else planner.most_tokens(blank.most)
-        wanted.append(min(max(length, blank.least), most))
+        bounded.append(min(max(length, blank.least), most))
     left = max(SLOTS - len(view.prompt), sum(least)) - sum(least)
-    beyond = np.array(wanted) - np.array(least)
-    if beyond.sum() > left:
-        beyond = rounded(beyond * (left / beyond.sum()))
-    return [a + int(b) for a, b in zip(least, beyond, strict=True)]
+    extra = np.array(bounded) - np.array(least)
+    if extra.sum() > left:
+        extra = rounded(extra * (left / extra.sum()))
+    return [a + int(b) for a, b in zip(least, extra, strict=True)]
 
 
 def mean_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"]) -> Float[Tensor, "gaps"]:
-    """The expected length: least squared error, and totals that are right on average."""
+    """The expected length: minimises squared error, and totals are right on average."""
     return chances @ gap_lengths.class_lengths(chances.device)
 
 
@@ -154,10 +153,10 @@ def drawn_length(chances: Float[Tensor, "gaps classes"], u: Float[Tensor, "gaps"
     return gap_lengths.class_lengths(chances.device)[below]
 
 
-def roomy(prompt: int, usual: int = 64) -> int:
-    """L for a prompt of this many tokens while gap lengths are unknown; `usual` is the network's.
+def default_slots(prompt: int, usual: int = 64) -> int:
+    """L for a prompt of this many tokens while gap lengths are unknown; `usual`: the L of the network's training.
 
-    At least a quarter of the usual number is left for words, in steps of that quarter.
+    At least a quarter of `usual` is left for words; L grows in steps of that quarter.
     """
     quarter = max(1, usual // 4)
     return max(usual, quarter * -(-(prompt + quarter) // quarter))
@@ -195,15 +194,15 @@ def expected_gap_lengths(
     """The length of the gap after each prompt token, 0 for closed ones, `at_most` in all; not yet whole."""
     length = choose(chances, u).double().numpy() * prompt.is_open[1:]
     if prompt.free:
-        length = gathered(length, (1 - chances[:, 0]).double().numpy())
+        length = concentrated(length, (1 - chances[:, 0]).double().numpy())
     return length if at_most is None else length * min(1.0, at_most / max(1e-9, length.sum()))
 
 
-def gathered(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Expected lengths, gathered where text most likely goes; the total stays.
+def concentrated(length: Float[np.ndarray, "n"], chance_open: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Expected lengths, concentrated in the gaps most likely to hold text, with the same total.
 
-    Where it is unknown which gaps are open, each has a little of the expected text. Gaps are opened from the likeliest
-    on, each with the length it has if open, until the expected total is used up.
+    Where it is unknown which gaps are open, each has a little of the expected text. Gaps are opened in order of
+    expected length, each with its length if open, until the expected total is used up.
     """
     total, when_open = length.sum(), length / np.maximum(chance_open, 1e-6)
     chosen = np.zeros_like(length)

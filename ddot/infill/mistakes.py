@@ -1,4 +1,4 @@
-"""Mistakes of users, told in the words of the way they came: Python, JSON, or the command line."""
+"""Mistakes of users, explained in the terms of the interface they used: Python, JSON, or the command line."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a way in spells the name of a setting and a value, leaves a blank `open` among fills, and asks for `free`."""
+    """How an interface writes the name of a setting, a value, a blank left `open` among fills, and a `free` text."""
 
     name: Callable[[str], str]
     spelt: Callable[[object], str]
@@ -34,7 +34,7 @@ COMMAND_LINE = Dialect(_option, repr, "-", "--free")
 
 
 class Mistake(ValueError):
-    """A mistake whose sentence depends on the dialect; as a ValueError it speaks Python."""
+    """A mistake whose message depends on the dialect; as a ValueError it has that of Python."""
 
     def __init__(self, tell: Callable[[Dialect], str]):
         super().__init__(tell(PYTHON))
@@ -45,5 +45,5 @@ class Mistake(ValueError):
 
 
 def told(error: Exception, dialect: Dialect) -> str:
-    """What an error says in a dialect."""
+    """The message of an error in a dialect."""
     return error.tell(dialect) if isinstance(error, Mistake) else str(error)

@@ -1,6 +1,6 @@
-"""Infilling for people: templates in, texts out. `ddot.load()` gives a `Model`; `Model.infill` fills blanks.
+"""The public interface: `ddot.load()` returns a `Model`, and `Model.infill` fills blanks.
 
-An answer is made of the template's own characters and the fills, so the literal text survives whatever the network
+An answer is made of the template's own characters and the fills, so the literal text is kept whatever the network
 predicts; `word_rules` keeps the bounds of fills. A CPU fills texts one by one, on several threads; a GPU fills many
 together. An answer is the same alone and among others.
 """
@@ -19,10 +19,10 @@ from ddot.data.tokenizer import Tokenizer
 from ddot.infill import answers
 from ddot.infill.answers import Answer, Answers, Attempt, Infill
 from ddot.infill.candidates import Candidate, candidates
-from ddot.infill.engine import ALONE, GPU, Engine, Shape, Step, Steps, Window
+from ddot.infill.engine import CPU, GPU, Engine, Shape, Step, Steps, Window
 from ddot.infill.frames import Frame, frame_of
 from ddot.infill.mistakes import Mistake
-from ddot.infill.request import ROLLOUTS, Fills, Request, request, template_of, to_count, to_judge
+from ddot.infill.request import ROLLOUTS, Fills, Request, request, template_of, to_count, to_score
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
 from ddot.infill.settings import PRECISIONS, Options, Settings, one_of, whole_number
 from ddot.infill.view import SLOTS, View, view, window
@@ -32,7 +32,7 @@ from ddot.network.folder import load_model
 from ddot.network.int8 import available
 from ddot.network.places import EMBEDDED_NAME, find, is_compressed, is_untrained
 
-_AT_ONCE = 1024  # texts at work on a GPU: enough for full batches, few enough to be finished after Ctrl-C
+_CHUNK = 1024  # texts in progress on a GPU: enough for full batches, few enough to be finished after Ctrl-C
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,14 +41,14 @@ R = TypeVar("R")
 class Model:
     """A network with its tokenizer, ready to fill blanks. Made by `ddot.load`.
 
-    `shape` is that of the network's batches; the default suits the device.
+    `shape`: that of batches; the default suits the device.
     """
 
     def __init__(
         self, denoiser: Denoiser, tokenizer: Tokenizer, name: str = "", threads: int = 1, shape: Shape | None = None
     ):
         self.denoiser, self.tokenizer, self.name, self.threads = denoiser, tokenizer, name, threads
-        self.engine = Engine(denoiser, tokenizer, shape or (GPU if denoiser.device.type == "cuda" else ALONE))
+        self.engine = Engine(denoiser, tokenizer, shape or (GPU if denoiser.device.type == "cuda" else CPU))
 
     @property
     def device(self) -> torch.device:
@@ -68,41 +68,41 @@ class Model:
         """Up to n different ways to fill a text, best first; for a list of texts, such a list for each.
 
         `free`: the text is words that must appear in order, and the model decides where text goes. `fills` locks blanks
-        of a single text: a string stays, None is filled anew. The other arguments are the fields of `Settings`.
+        of a single text: a string is kept, None is filled. The other arguments are the fields of `Settings`.
         """
         if isinstance(text, str):
-            (found,) = self.answers([self.request(text, Settings(**settings), free, fills)])
-            return [each.infill for each in found.best]
+            (result,) = self.answers([self.request(text, Settings(**settings), free, fills)])
+            return [answer.infill for answer in result.best]
         if not (isinstance(text, list) and all(isinstance(each, str) for each in text)):
             raise Mistake(lambda say: f"text is {say.value(text)}; wanted a string, or a list of strings")
         if fills is not None:
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
         requests = [self.request(each, Settings(**settings), free) for each in text]
-        return [[each.infill for each in found.best] for found in self.answers(requests)]
+        return [[answer.infill for answer in result.best] for result in self.answers(requests)]
 
     request = staticmethod(request)
     template = staticmethod(template_of)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answers]:
-        """The answers to many requests, in order, with a bounded number of them at work at any time."""
+        """The answers to many requests, in order, with a bounded number of them in progress at any time."""
         return self._in_order(requests, lambda chunk: answers.answers(chunk, self.engine))
 
     def steps(self, request: Request) -> Steps[Answers]:
-        """The steps to the answers to one request; to stop reading them is to stop the work."""
-        (found,) = yield from inside(self._computing, answers.answers([request], self.engine))
-        return found
+        """The steps to the answers to one request; the work stops when they are no longer read."""
+        (result,) = yield from inside(self._computing, answers.answers([request], self.engine))
+        return result
 
     def watched(self, request: Request) -> Steps[Answers]:
-        """As `steps`, with the states of all that is filled."""
-        (found,) = yield from inside(self._computing, answers.answers([request], self.engine, watched=True))
-        return found
+        """As `steps`, with the states of everything that is filled."""
+        (result,) = yield from inside(self._computing, answers.answers([request], self.engine, watched=True))
+        return result
 
     def located(self, request: Request) -> Steps[Request]:
-        """The request with the gaps of a free text that will be filled as its only blanks, if they are known before."""
+        """A free text with only the gaps that will be filled as its blanks, if the model decides on them first."""
         if not self.engine.writes:
             return request
-        (found,) = yield from inside(self._computing, answers.located([request], self.engine))
-        return found
+        (result,) = yield from inside(self._computing, answers.locate_gaps([request], self.engine))
+        return result
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
@@ -117,7 +117,7 @@ class Model:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
         if self.engine.writes:
             return self._shown(self.watched(self.request(template, replace(how, n=1), free)), seen)
-        key = fold(row_keys(how.seed, 1), 0)  # that of the first window in `infill`: what is watched is the answer
+        key = fold(row_keys(how.seed, 1), 0)  # as for the first window in `infill`: the last frame shows its answer
         return self._frames(Window(seen, template.blanks, key, how))
 
     def _frames(self, watched: Window) -> Iterator[Frame]:
@@ -126,7 +126,7 @@ class Model:
             yield from self.engine.tokens([watched], chances)
 
         steps: Iterable[Step] = inside(self._computing, sampled())
-        if not self.engine.tells_lengths or watched.settings.avoid:  # what was promised holds in the last sample
+        if not self.engine.has_length_head or watched.settings.avoid:  # only the last sample is valid
             steps = list(steps)
             steps = [step for step in steps if step.samples is steps[-1].samples]
         return self._shown(steps, watched.view)
@@ -138,38 +138,38 @@ class Model:
 
     def lengths(self, text: str, seed: int = 0, rollouts: int = ROLLOUTS, steps: int = 4) -> list[dict[int, float]]:
         """For each blank, the share of each length in words among a few quick fillings with drawn lengths."""
-        asked = to_count(text, seed, rollouts, steps)
-        counts: list[dict[int, float]] = [{} for _ in asked.template.blanks]
-        for answer in self._drawn(asked, rollouts):
-            for count, each in zip(counts, answer.infill.fills, strict=True):
-                words = len(each.split())
+        request = to_count(text, seed, rollouts, steps)
+        counts: list[dict[int, float]] = [{} for _ in request.template.blanks]
+        for answer in self._sampled(request, rollouts):
+            for count, fill in zip(counts, answer.infill.fills, strict=True):
+                words = len(fill.split())
                 count[words] = count.get(words, 0.0) + 1 / rollouts
         return [dict(sorted(count.items())) for count in counts]
 
-    def _drawn(self, request: Request, times: int) -> Iterable[Answer]:
+    def _sampled(self, request: Request, times: int) -> Iterable[Answer]:
         if self.engine.writes:
-            return result_of(inside(self._computing, answers.drawn(request, times, self.engine)))
+            return result_of(inside(self._computing, answers.sample_answers(request, times, self.engine)))
         request = replace(request, settings=replace(request.settings, temperature=0.0))
         attempts = (Attempt(request, draw) for draw in range(1, times + 1))
-        return self._in_order(attempts, lambda chunk: answers.filled(chunk, self.engine))
+        return self._in_order(attempts, lambda chunk: answers.fill_attempts(chunk, self.engine))
 
     def scored(self, text: str, fills: Sequence[str], *, steps: int = 16) -> Infill:
-        """A text with fills of your own, one a blank, scored as `infill` scores its own; `scores` has that of each."""
-        asked = to_judge(text, fills, Settings(steps=steps))
-        return result_of(inside(self._computing, answers.judged(asked, fills, self.engine)))
+        """A text with your own fills, one for each blank, scored as by `infill`; `scores` has that of each."""
+        request = to_score(text, fills, Settings(steps=steps))
+        return result_of(inside(self._computing, answers.score_fills(request, fills, self.engine)))
 
     def score(self, text: str, fills: Sequence[str], *, steps: int = 16) -> float:
-        """How likely fills of your own are: comparable with the scores of `infill`."""
+        """How likely your own fills are: comparable with the scores of `infill`."""
         return self.scored(text, fills, steps=steps).score
 
     def candidates(self, text: str, k: int = 10) -> list[Candidate]:
-        """The k likeliest words for the one blank ___{1} of a text, with their chances."""
+        """The k likeliest words for the one blank ___{1} of a text, with their probabilities."""
         whole_number("k", k, 1, 1000)
         request = self.request(text)
         if [(blank.least, blank.most) for blank in request.template.blanks] != [(1, 1)]:
             raise ValueError("candidates are words for a text with one blank of one word; write ___{1}, once")
-        seen = Attempt(request, 0).window(self.tokenizer)
-        return result_of(inside(self._computing, candidates(seen, k, self.engine)))
+        window = Attempt(request, 0).window(self.tokenizer)
+        return result_of(inside(self._computing, candidates(window, k, self.engine)))
 
     def _in_order(self, items: Iterable[T], work: Callable[[list[T]], Steps[list[R]]]) -> Iterator[R]:
         """The results of items: one at a time on each thread of a CPU, or a chunk at a time on a GPU."""
@@ -178,11 +178,11 @@ class Model:
             return result_of(inside(self._computing, work(chunk)))
 
         one_row = self.engine.shape.rows == 1
-        for results in on_threads(chunks(items, 1 if one_row else _AT_ONCE), run, self.threads if one_row else 1):
+        for results in on_threads(chunks(items, 1 if one_row else _CHUNK), run, self.threads if one_row else 1):
             yield from results
 
     def _computing(self) -> ExitStack:
-        """The contexts of everything that is computed."""
+        """The contexts in which everything is computed."""
         with ExitStack() as entered:
             for context in (torch.inference_mode(), one_thread, self.denoiser.half_precision()):
                 entered.enter_context(context)
@@ -208,17 +208,17 @@ def load(
     one_of("precision", precision, PRECISIONS)
     folder = find(model)
     where = device_of(device)
-    can = where.type == "cpu" and available()
-    if precision == "int8" and not can:
+    has_int8 = where.type == "cpu" and available()
+    if precision == "int8" and not has_int8:
         raise Mistake(
             lambda say: f"int8 runs on a CPU with oneDNN only, not on {where}; use float32 as {say.name('precision')}"
         )
     if compile and where.type != "cuda":
         raise Mistake(lambda say: f"compiling pays on a GPU only, not on {where}; leave out {say.name('compile')}")
-    int8 = can and is_compressed(folder) if precision == "auto" else precision == "int8"
+    int8 = has_int8 and is_compressed(folder) if precision == "auto" else precision == "int8"
     if is_untrained(folder):
         warnings.warn(
-            f"{model} was converted and not trained since: it has not learnt to fill blanks; ddot finetune teaches it",
+            f"{model} was converted but not trained: it has not learnt to fill blanks; ddot finetune teaches it",
             stacklevel=2,
         )
     denoiser, tokenizer = load_model(folder, int8=int8)

@@ -26,7 +26,7 @@ def on_ray(
 
     All columns are carried; `text` is filled, and `fills`, `score`, `steps`, `seed`, `seconds` and `error` are added,
     with `alternatives` for n > 1. A bad row keeps its text and has an `error`. Columns named as settings are a row's
-    own. Rows come in any order, as Ray has it.
+    own. Ray may return rows in any order.
     """
     try:
         import ray
@@ -54,7 +54,7 @@ def on_ray(
 
 
 class Filler:
-    """What an actor does: batches of rows in, the same rows filled out."""
+    """An actor: fills batches of rows."""
 
     def __init__(self, model: str | None, settings: Settings):
         self.model, self.settings = load(model), settings
@@ -70,10 +70,10 @@ class Filler:
             table = table.append_column(name, pyarrow.array(column, kind))
         return table
 
-    def _filled(self, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        lines = (read_object(number, row, self.settings) for number, row in enumerate(asked, 1))
-        for row, (line, found) in zip(asked, answer_lines(self.model, lines), strict=True):
-            output = output_of(self.model.name, line, found)
+    def _filled(self, inputs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        lines = (read_object(number, row, self.settings) for number, row in enumerate(inputs, 1))
+        for row, (line, answers) in zip(inputs, answer_lines(self.model, lines), strict=True):
+            output = output_of(self.model.name, line, answers)
             yield {"text": row.get("text"), **output} if "error" in output else output
 
 

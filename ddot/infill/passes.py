@@ -1,8 +1,8 @@
-"""The passes in which candidates are written: a family of them at a time, or all that come in one standing batch.
+"""The forward passes that write candidates: one family at a time, or many families in one continuous batch.
 
-Candidates for a window are a family: they share the reading up to the first gap. On a CPU a family is a batch: a pass
-of many rows reads the weights once. On a GPU a pass takes as long for hundreds of rows as for one, so rows of many
-families, of many requests, read together; a family that is written leaves its rows to one that waits (continuous
+The candidates for a window are a family: they share a prefix, the outline and the text up to the first gap. On a CPU
+a family is a batch: a pass of many rows reads the weights once. On a GPU a pass takes as long for hundreds of rows as
+for one, so families of many requests share passes, and a finished one frees its rows for one that waits (continuous
 batching). There every pass has the same shape, so an answer is the same alone.
 """
 
@@ -23,9 +23,9 @@ from torch import Tensor
 from ddot.core.annealing import Candidates
 from ddot.core.records import Example
 from ddot.core.rng import fold, uniform
-from ddot.infill.draft import NOTHING, RULES, Draft, Gap, gaps
+from ddot.infill.draft import NOTHING, WITH_SEP, Draft, Gap, gaps
 from ddot.infill.engine import Engine, Sample, Step, Steps, Window
-from ddot.infill.reading import Arranged, Graph, Line, Slot, Standing, arranged, sent
+from ddot.infill.reading import Graph, PackedSlots, Reader, Slot, StaticReader, pack, send
 from ddot.infill.scoring import Tokens
 from ddot.methods.outline import outline
 from ddot.network.denoiser import Denoiser
@@ -33,19 +33,19 @@ from ddot.network.denoiser import Denoiser
 R = TypeVar("R")
 
 CANDIDATES = 20  # for the one answer of n = 1
-_A_TEXT = 10  # rows that a standing batch has for a text: half of the candidates give up soon
-TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which takes the likeliest tokens
-_USUAL = ((TEMPERATURE, TOP_P),)  # ways to draw whose choice is recorded on a GPU
-_FORBIDDEN, _MOST_FORBIDDEN = 512, 4096  # tokens in all rows, of choices that are recorded
-_NUCLEUS = 1024  # tokens among which top-p draws: sorting them all takes longer than the network
-_COLUMNS = 128  # rows of a standing batch have a multiple of so many
-_IDLE = 3  # standing batches that stay in memory for texts of their width to come: wide ones take gigabytes
-_GRAPHS = 32  # sizes of judged texts whose graphs are kept
-_FIRST = threading.Lock()
+_ROWS_PER_TEXT = 10  # of a continuous batch: half of the candidates are pruned early
+TEMPERATURE, TOP_P = 0.8, 0.9  # of the candidates after the first, which is greedy
+_GRAPH_SAMPLERS = ((TEMPERATURE, TOP_P),)  # (temperature, top-p) of token choices that are captured as a CUDA graph
+_FORBIDDEN_STEP, _MAX_FORBIDDEN = 512, 4096  # forbidden tokens of all rows in a captured choice: step and maximum
+_TOP_P_TOKENS = 1024  # likeliest tokens from which top-p samples: sorting all takes longer than the network
+_COLUMN_STEP = 128  # the columns of a continuous batch are a multiple of this
+_MAX_IDLE = 3  # continuous batches kept in memory without work: wide ones take gigabytes
+_MAX_GRAPHS = 32  # captured graphs for scoring texts, by size
+_CREATION_LOCK = threading.Lock()
 
 
 class Candidate:
-    """A way to write a window: its draft, its outline, how its tokens are drawn. Greedy, or the draw of its number."""
+    """One way to write a window: its draft, its outline, how its tokens are sampled. Number 0 is greedy by default."""
 
     def __init__(
         self,
@@ -67,302 +67,301 @@ class Candidate:
             engine.alphabet,
             engine.model.vocabulary.sep,
             sum(gap.after in window.places for gap in self.gaps),
-            loose=engine.is_loose(view),
-            begin=window.begin,
+            tokenised=engine.is_tokenised(view),
+            prefix=window.fill_prefix,
             banned=(*engine.spellings(tuple(window.settings.avoid)), *banned),
         )
         self.key = Sample(window, None).key
-        self.race: Race | None = None
-        self.behind = self.gave_up = False  # in the race
+        self.pruning: Pruning | None = None
+        self.trailing = self.pruned = False
         self.start = time.perf_counter() if start is None else start
-        self.reading = 0.0  # seconds until its first gap was reached
+        self.prefill_seconds = 0.0  # from the start until its prefix was read
         self.offset = len(self.outline)  # of the text in its row
         settings = window.settings
         if settings.temperature > 0:
-            self.heat, self.top_p = settings.temperature * window.warmth, settings.top_p
+            self.temperature, self.top_p = settings.temperature * window.temperature_factor, settings.top_p
         else:
-            self.heat = TEMPERATURE * window.warmth if window.draw else 0.0
-            self.top_p = TOP_P if window.warmth == 1 else 1.0
+            self.temperature = TEMPERATURE * window.temperature_factor if window.draw else 0.0
+            self.top_p = TOP_P if window.temperature_factor == 1 else 1.0
 
     @property
     def columns(self) -> int:
-        """The columns of its row in a standing batch: enough for whatever it may write."""
-        most = self.offset + len(self.draft.given) + sum(gap.most for gap in self.written_gaps) + len(self.draft.begin)
-        return _COLUMNS * (1 + most // _COLUMNS)
+        """The columns of its row in a continuous batch: enough for anything it may write."""
+        gaps = sum(gap.max_tokens for gap in self.written_gaps) + len(self.draft.prefix)
+        most = self.offset + len(self.draft.given) + gaps
+        return _COLUMN_STEP * (1 + most // _COLUMN_STEP)
 
     @cached_property
     def outline(self) -> list[Slot]:
         example = self.window.view.prompt.example
-        length = np.full(len(example.tokens), self.draft.closed)
+        length = np.full(len(example.tokens), self.draft.closed_length)
         for gap in self.gaps:
             length[gap.after] = gap.told
         told = Example(example.tokens, example.is_prompt, example.hint, length)
-        first = outline(told, self.engine.model.vocabulary)[0]
-        return [
-            Slot(*each)
-            for each in zip(first.tokens.tolist(), first.gap_lengths.tolist(), first.hints.tolist(), strict=True)
-        ]
+        row = outline(told, self.engine.model.vocabulary)[0]
+        columns = row.tokens.tolist(), row.gap_lengths.tolist(), row.hints.tolist()
+        return [Slot(*values) for values in zip(*columns, strict=True)]
 
     @property
-    def next_slots(self) -> list[Slot]:
-        """What is to be read before the next choice."""
-        return [Slot(*each) for each in self.draft.unread()]
+    def unread_slots(self) -> list[Slot]:
+        """The slots to read before the next token is chosen."""
+        return [Slot(*values) for values in self.draft.unread()]
 
-    def take_read(self, count: int) -> bool:
-        """Note that `count` tokens of the text were read; whether a token is to be chosen after the last of them."""
-        self.draft.read += count
-        return count > 0 and self.draft.read == len(self.draft.text)
+    def mark_read(self, count: int) -> bool:
+        """Note that `count` tokens of the text were read; returns whether a token is to be chosen after them."""
+        self.draft.n_read += count
+        return count > 0 and self.draft.n_read == len(self.draft.text)
 
     def by_blank(self) -> tuple[list[Tokens], list[list[float]]]:
         """For each blank that is filled its tokens and the log-probabilities of its predictions."""
-        begins, written = self.engine.alphabet.begins, self.draft.written
-        parts = [gap.split(each.tokens, begins) for gap, each in zip(self.written_gaps, written, strict=True)]
-        return spread(self.window, self.written_gaps, parts, [each.all_chances for each in written])
+        begins, fills = self.engine.alphabet.begins, self.draft.fills
+        parts = [gap.split(fill.tokens, begins) for gap, fill in zip(self.written_gaps, fills, strict=True)]
+        return split_by_blank(self.window, self.written_gaps, parts, [fill.all_log_probs for fill in fills])
 
     @property
     def written_gaps(self) -> list[Gap]:
-        return self.gaps[: self.draft.count]
+        return self.gaps[: self.draft.n_gaps]
 
 
 @dataclass
-class Race:
-    """Candidates for a place of which the best are chosen.
+class Pruning:
+    """What the candidates for one place share to prune those that are unlikely to be chosen.
 
-    `best`: the fluency of the best one that is written, of those from which the answer of n = 1 is chosen. `written`:
-    that of each text that is written.
+    `best`: the best fluency of a finished candidate among those from which the answer of n = 1 is chosen. `fluencies`:
+    that of each finished text.
     """
 
     best: float = -math.inf
-    written: dict[tuple[int, ...], float] = field(default_factory=dict)
+    fluencies: dict[tuple[int, ...], float] = field(default_factory=dict)
 
     def finish(self, candidate: Candidate) -> None:
         fluency = candidate.draft.fluency()
-        self.written[tuple(candidate.draft.written[0].tokens)] = fluency
-        if candidate.window.draw < CANDIDATES and not candidate.behind:
+        self.fluencies[tuple(candidate.draft.fills[0].tokens)] = fluency
+        if candidate.window.draw < CANDIDATES and not candidate.trailing:
             self.best = max(self.best, fluency)
 
-    def best_of(self, n: int) -> float:
+    def nth_best(self, n: int) -> float:
         """The fluency of the n-th best text."""
-        return sorted(self.written.values())[-n] if n <= len(self.written) else -math.inf
+        return sorted(self.fluencies.values())[-n] if n <= len(self.fluencies) else -math.inf
 
 
-def _race(candidates: Sequence[Candidate]) -> None:
-    """After a token of each: those that will hardly be chosen are behind, and give up if enough others are ahead."""
-    racing = [(each, each.race) for each in candidates if each.race]
-    for each, race in racing:
-        if each.draft.done:
-            race.finish(each)
-    for each, race in racing:
-        if not each.draft.done:
-            each.behind |= each.draft.is_behind(race.best)
-            each.gave_up = each.draft.done = each.behind and each.draft.is_behind(race.best_of(each.window.wanted))
+def _prune(candidates: Sequence[Candidate]) -> None:
+    """After each token: mark candidates that trail the best one, and prune those that trail the n best."""
+    pairs = [(candidate, candidate.pruning) for candidate in candidates if candidate.pruning]
+    for candidate, pruning in pairs:
+        if candidate.draft.done:
+            pruning.finish(candidate)
+    for candidate, pruning in pairs:
+        draft = candidate.draft
+        if not draft.done:
+            candidate.trailing |= draft.trails(pruning.best)
+            trails_all = candidate.trailing and draft.trails(pruning.nth_best(candidate.window.n_best))
+            candidate.pruned = draft.done = trails_all
 
 
-def spread(
-    window: Window, of_gaps: Sequence[Gap], parts: Sequence[Sequence[Sequence[int]]], chances: Sequence[Sequence[float]]
+def split_by_blank(
+    window: Window, gaps: Sequence[Gap], parts: Sequence[Sequence[Sequence[int]]], log_probs: Sequence[Sequence[float]]
 ) -> tuple[list[Tokens], list[list[float]]]:
-    """From gaps to blanks: the tokens of each, and the log-probabilities of its predictions; the last has the end's."""
+    """From gaps to blanks: tokens and log-probabilities of each; the last blank of a gap has that of the end."""
     nothing, after = np.zeros(0, np.int64), window.after
     tokens: list[Tokens] = [nothing for _ in after]
-    found: list[list[float]] = [[] for _ in after]
-    for gap, some, likely in zip(of_gaps, parts, chances, strict=True):
-        mine = [number for number, place in enumerate(after) if place == gap.after]
+    by_blank: list[list[float]] = [[] for _ in after]
+    for gap, fills, of_gap in zip(gaps, parts, log_probs, strict=True):
+        numbers = [number for number, place in enumerate(after) if place == gap.after]
         done = 0
-        for number, part in zip(mine, some, strict=True):
-            tokens[number] = np.array(part, np.int64)
-            found[number] = list(likely[done : done + len(part)])
-            done += len(part)
-        found[mine[-1]] += likely[done:]
-    return tokens, found
+        for number, fill in zip(numbers, fills, strict=True):
+            tokens[number] = np.array(fill, np.int64)
+            by_blank[number] = list(of_gap[done : done + len(fill)])
+            done += len(fill)
+        by_blank[numbers[-1]] += of_gap[done:]
+    return tokens, by_blank
 
 
 class Rows:
-    """Candidates under way, a row each; a row may be empty."""
+    """Candidates that are being written, one per row; a row may be empty."""
 
     def __init__(self, engine: Engine, rows: Sequence[Candidate | None]):
         self.engine, self.rows = engine, list(rows)
-        cost = engine.fresh.cost
-        self.tired = torch.zeros(len(rows), len(cost), device=cost.device)  # penalties on words in the text
-        self._tire({row: each for row, each in enumerate(rows) if each is not None})
+        cost = engine.repetition_penalty.cost
+        self.penalties = torch.zeros(len(rows), len(cost), device=cost.device)  # on the words of each text
+        self._reset_penalties({row: candidate for row, candidate in enumerate(rows) if candidate is not None})
 
-    def _tire(self, come: Mapping[int, Candidate]) -> None:
-        """Begin with the penalties on the words that are given."""
-        if not come:
+    def _reset_penalties(self, new: Mapping[int, Candidate]) -> None:
+        """Start new rows with the penalties on their given words."""
+        if not new:
             return
-        cost = self.engine.fresh.cost
-        given = [each.window.view.prompt.example.tokens for each in come.values()]
-        places = np.repeat(list(come), [len(tokens) for tokens in given]), np.concatenate(given)
-        row, token = sent(torch.from_numpy(np.stack(places)), cost.device)
-        self.tired.index_fill_(0, sent(torch.tensor(list(come)), cost.device), 0.0)
-        self.tired[row, token] = cost[token]
+        cost = self.engine.repetition_penalty.cost
+        given = [candidate.window.view.prompt.example.tokens for candidate in new.values()]
+        places = np.repeat(list(new), [len(tokens) for tokens in given]), np.concatenate(given)
+        row, token = send(torch.from_numpy(np.stack(places)), cost.device)
+        self.penalties.index_fill_(0, send(torch.tensor(list(new)), cost.device), 0.0)
+        self.penalties[row, token] = cost[token]
 
-    def under_way(self) -> dict[int, Candidate]:
-        """The candidates that are not written to their end, by row."""
+    def active(self) -> dict[int, Candidate]:
+        """The unfinished candidates, by row."""
         return {row: each for row, each in enumerate(self.rows) if each is not None and not each.draft.done}
 
-    def hurry(self, a_pass: float) -> None:
-        """Tell candidates whose time will be up after another pass."""
-        now = time.perf_counter() + a_pass
-        for each in self.under_way().values():
-            each.draft.hurried |= each.window.seconds is not None and now - each.start > each.window.seconds
+    def check_deadlines(self, pass_seconds: float) -> None:
+        """Mark drafts whose deadline comes before the end of another pass."""
+        end = time.perf_counter() + pass_seconds
+        for candidate in self.active().values():
+            limit = candidate.window.seconds
+            candidate.draft.past_deadline |= limit is not None and end - candidate.start > limit
 
     def choose(self, hidden: Float[Tensor, "B d"], counts: Sequence[int]) -> list[int]:
-        """Let every candidate choose its next token if one is wanted after the `counts` slots just read.
+        """After a pass that read `counts` slots, choose the next token of each row without unread ones; those rows."""
+        choosing = {row: candidate for row, candidate in self.active().items() if candidate.mark_read(counts[row])}
+        choices = self._choose(hidden, self._choice_inputs(choosing))
+        token = choices[:, :1].long()
+        self.penalties.scatter_(1, token, self.engine.repetition_penalty.cost[token])
+        rows = choices.tolist()  # the first wait for a GPU
+        for row, candidate in choosing.items():
+            chosen, log_prob, end_log_prob = rows[row]
+            candidate.draft.take(int(chosen), log_prob, end_log_prob)
+        _prune(list(choosing.values()))
+        return list(choosing)
 
-        The rows that did.
-        """
-        asked = {row: each for row, each in self.under_way().items() if each.take_read(counts[row])}
-        found = self._chosen(hidden, self._wanted(asked))
-        token = found[:, :1].long()
-        self.tired.scatter_(1, token, self.engine.fresh.cost[token])
-        rows = found.tolist()  # the first wait for a GPU
-        for row, each in asked.items():
-            chosen, chance, end = rows[row]
-            each.draft.take(int(chosen), chance, end)
-        _race(list(asked.values()))
-        return list(asked)
+    def _choice_inputs(self, choosing: Mapping[int, Candidate]) -> "ChoiceInputs":
+        per_row = np.zeros((3, len(self.rows)), np.float32)
+        per_row[0] = NOTHING + WITH_SEP  # for the other rows [sep], which has no penalty
+        forbidden, only_allowed = list[tuple[int, int]](), list[tuple[int, int]]()
+        sampling = {row: (each.temperature, each.top_p) for row, each in choosing.items() if each.temperature > 0}
+        samplers = tuple(sorted(set(sampling.values())))
+        for row, candidate in choosing.items():
+            per_row[:2, row] = candidate.draft.rule(), 1 + samplers.index(sampling[row]) if row in sampling else 0
+            forbidden += [(row, token) for token in candidate.draft.forbidden()]
+            only_allowed += [(row, token) for token in candidate.draft.only_allowed()]
+        if choosing:
+            keys = np.concatenate([candidate.key for candidate in choosing.values()])
+            draws = np.array([candidate.draft.n_draws for candidate in choosing.values()], np.uint64)
+            per_row[2, list(choosing)] = uniform(fold(keys, draws), 1)[:, 0]
+        return ChoiceInputs(torch.from_numpy(per_row), _pair_tensor(forbidden), _pair_tensor(only_allowed), samplers)
 
-    def _wanted(self, asked: Mapping[int, Candidate]) -> "Wanted":
-        about = np.zeros((3, len(self.rows)), np.float32)
-        about[0] = NOTHING + RULES  # [sep], which costs nothing
-        forbidden, only = list[tuple[int, int]](), list[tuple[int, int]]()
-        ways = tuple(sorted({(each.heat, each.top_p) for each in asked.values() if each.heat > 0}))
-        for row, each in asked.items():
-            draft = each.draft
-            way = 1 + ways.index((each.heat, each.top_p)) if each.heat > 0 else 0
-            about[:2, row] = draft.rule(), way
-            forbidden += [(row, token) for token in draft.forbidden()]
-            only += [(row, token) for token in draft.only()]
-        if asked:
-            keys = np.concatenate([each.key for each in asked.values()])
-            draws = np.array([each.draft.draws for each in asked.values()], np.uint64)
-            about[2, list(asked)] = uniform(fold(keys, draws), 1)[:, 0]
-        return Wanted(torch.from_numpy(about), _pairs(forbidden), _pairs(only), ways)
-
-    def _chosen(self, hidden: Float[Tensor, "B d"], wanted: "Wanted") -> Float[Tensor, "B 3"]:
-        given = (sent(each, hidden.device) for each in (wanted.about, wanted.forbidden, wanted.only))
-        return _choice(self.engine, self.tired, wanted.ways, hidden, *given)
+    def _choose(self, hidden: Float[Tensor, "B d"], inputs: "ChoiceInputs") -> Float[Tensor, "B 3"]:
+        tensors = (send(each, hidden.device) for each in (inputs.per_row, inputs.forbidden, inputs.only_allowed))
+        return _choose_tokens(self.engine, self.penalties, inputs.samplers, hidden, *tensors)
 
 
-class Wanted(NamedTuple):
-    """What tokens are chosen by.
+class ChoiceInputs(NamedTuple):
+    """What the choice of tokens depends on, besides logits and penalties.
 
-    `about`: for each row the number of its rule, that of its way to draw (0: the likeliest), and a draw from U(0, 1).
-    `forbidden`: (row, token) that are not allowed; `only`: where a row has any, nothing else is. `ways`: (temperature,
-    top-p).
+    `per_row`: the number of its rule, that of its sampler (0: greedy), and a draw from U(0, 1). `forbidden`,
+    `only_allowed`: (row, token); a row with any of the latter allows nothing else. `samplers`: (temperature, top-p).
     """
 
-    about: Float[Tensor, "3 B"]
+    per_row: Float[Tensor, "3 B"]
     forbidden: Int[Tensor, "2 _"]
-    only: Int[Tensor, "2 _"]
-    ways: tuple[tuple[float, float], ...]
+    only_allowed: Int[Tensor, "2 _"]
+    samplers: tuple[tuple[float, float], ...]
 
 
-def _pairs(some: Sequence[tuple[int, int]]) -> Int[Tensor, "2 n"]:
-    return torch.tensor(some, dtype=torch.long).reshape(-1, 2).T.contiguous()
+def _pair_tensor(pairs: Sequence[tuple[int, int]]) -> Int[Tensor, "2 n"]:
+    return torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T.contiguous()
 
 
-def _choice(
+def _choose_tokens(
     engine: Engine,
-    tired: Float[Tensor, "B V"],
-    ways: Sequence[tuple[float, float]],
+    penalties: Float[Tensor, "B V"],
+    samplers: Sequence[tuple[float, float]],
     hidden: Float[Tensor, "B d"],
-    about: Float[Tensor, "3 B"],
+    per_row: Float[Tensor, "3 B"],
     forbidden: Int[Tensor, "2 _"],
-    only: Int[Tensor, "2 _"],
+    only_allowed: Int[Tensor, "2 _"],
 ) -> Float[Tensor, "B 3"]:
-    """For every row its token, as a float (whole below 2²⁴), its log-probability, and that of [sep]. See `Wanted`."""
-    logits = engine.model.logits(hidden.contiguous()).float()  # the same shape whatever is asked
-    rule, how, u = about
+    """Of every row the token, as a float (exact below 2²⁴), its log-probability and that of [sep]. `ChoiceInputs`."""
+    logits = engine.model.logits(hidden.contiguous()).float()  # of all rows, so that the shape never changes
+    rule, sampler, u = per_row
     allowed = engine.rules[rule.long(), : logits.shape[1]]
     allowed.index_put_(tuple(forbidden), allowed.new_zeros(()))
-    if only.shape[1]:
-        allowed[only[0]] = False
-        allowed[tuple(only)] = True
-    scores = (logits - tired[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
+    if only_allowed.shape[1]:
+        allowed[only_allowed[0]] = False
+        allowed[tuple(only_allowed)] = True
+    scores = (logits - penalties[:, : logits.shape[1]]).masked_fill(~allowed, -torch.inf)
     tokens = scores.argmax(-1)
-    for number, (temperature, top_p) in enumerate(ways, 1):
-        tokens = torch.where(how == number, drawn(scores, temperature, top_p, u), tokens)
-    wanted = torch.stack([tokens, torch.full_like(tokens, engine.model.vocabulary.sep)], 1)
-    likely = logits.gather(1, wanted) - logits.logsumexp(-1, keepdim=True)
-    return torch.cat([tokens[:, None].float(), likely], 1)
+    for number, (temperature, top_p) in enumerate(samplers, 1):
+        tokens = torch.where(sampler == number, sample(scores, temperature, top_p, u), tokens)
+    token_and_sep = torch.stack([tokens, torch.full_like(tokens, engine.model.vocabulary.sep)], 1)
+    log_probs = logits.gather(1, token_and_sep) - logits.logsumexp(-1, keepdim=True)
+    return torch.cat([tokens[:, None].float(), log_probs], 1)
 
 
 class Family(Rows):
-    """One family as a batch. Rows read all that they need in a pass, and those that are done leave."""
+    """One family as a batch. A pass reads all unread slots of each row, and finished rows are removed."""
 
     def __init__(self, engine: Engine, family: Sequence[Candidate]):
         super().__init__(engine, family)
         self.family = list(family)
-        self.line = Line(engine.model, 1, masked=False)
+        self.reader = Reader(engine.model, 1, masked=False)
 
     def steps(self) -> Steps[None]:
-        """The passes of the network."""
-        first, line, counts = self.family[0], self.line, [len(each.next_slots) for each in self.family]
-        slots = [*first.outline, *first.next_slots]
-        hidden = line.read([slots], [0], len(slots))[:, -1].expand(len(counts), -1)
-        line.keep(torch.zeros(len(counts), dtype=torch.long, device=hidden.device))
-        first.reading, a_pass = time.perf_counter() - first.start, 0.0
+        """Write all candidates, one step per forward pass."""
+        first, reader = self.family[0], self.reader
+        counts = [len(candidate.unread_slots) for candidate in self.family]
+        slots = [*first.outline, *first.unread_slots]
+        hidden = reader.read([slots], [0], len(slots))[:, -1].expand(len(counts), -1)
+        reader.select(torch.zeros(len(counts), dtype=torch.long, device=hidden.device))
+        first.prefill_seconds, pass_seconds = time.perf_counter() - first.start, 0.0
         while True:
             yield Step()
-            read = [each.draft.read + count for each, count in zip(self.family, counts, strict=True)]
+            n_read = [candidate.draft.n_read + count for candidate, count in zip(self.family, counts, strict=True)]
             for row in self.choose(hidden, counts):
-                each = self.family[row]
-                if each.draft.read < read[row]:
-                    line.forget(row, each.offset + each.draft.read)
-            self.hurry(a_pass)
-            if not (going := self.under_way()):
+                candidate = self.family[row]
+                if candidate.draft.n_read < n_read[row]:
+                    reader.truncate(row, candidate.offset + candidate.draft.n_read)
+            self.check_deadlines(pass_seconds)
+            if not (active := self.active()):
                 return
-            if len(going) < len(self.family):
-                kept = torch.tensor(list(going), device=hidden.device)
-                line.keep(kept)
-                self.family = list(going.values())
-                self.rows, self.tired = [*self.family], self.tired[kept]
-            begin = time.perf_counter()
-            rows = [each.next_slots for each in self.family]
-            counts = [len(some) for some in rows]
-            hidden = line.read(rows, [each.offset + each.draft.read for each in self.family], max(counts))[:, -1]
-            a_pass = time.perf_counter() - begin
+            if len(active) < len(self.family):
+                kept = torch.tensor(list(active), device=hidden.device)
+                reader.select(kept)
+                self.family = list(active.values())
+                self.rows, self.penalties = [*self.family], self.penalties[kept]
+            start = time.perf_counter()
+            rows = [candidate.unread_slots for candidate in self.family]
+            counts = [len(slots) for slots in rows]
+            hidden = reader.read(rows, [each.offset + each.draft.n_read for each in self.family], max(counts))[:, -1]
+            pass_seconds = time.perf_counter() - start
 
 
 class Pool(Rows):
-    """A standing batch. Whoever waits for a family and has seen the last pass calls `advance`: a pass for all."""
+    """A continuous batch. Any request that waits for its family and has seen the last pass calls `advance`."""
 
     def __init__(self, engine: Engine, columns: int):
-        super().__init__(engine, [None] * (engine.shape.rows * _A_TEXT))
-        self.standing = Standing(engine.model, len(self.rows), columns)
-        self.read_slots = Graph(self.standing.read)  # with memory of its own: `hidden` outlasts what others compute
-        self.graphs: dict[tuple[int, ...], Graph[Tensor]] = {}  # of choices and of beginnings, by size
+        super().__init__(engine, [None] * (engine.shape.rows * _ROWS_PER_TEXT))
+        self.reader = StaticReader(engine.model, len(self.rows), columns)
+        self.read_slots = Graph(self.reader.read)  # with its own memory: `hidden` must survive other graphs
+        self.graphs: dict[tuple[int, ...], Graph[Tensor]] = {}  # of choices and of prefills, by size
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
         self.hidden = torch.zeros(len(self.rows), engine.model.config.trunk.width, device=engine.model.device)
         self.counts = [0] * len(self.rows)
         self.waiting: list[list[Candidate]] = []
-        self.lock, self.waited, self.passes, self.a_pass = threading.RLock(), 0, 0, 0.0
-        self.failed: str | None = None  # what went wrong; the error itself would keep this batch in memory
+        self.lock, self.passes, self.pass_seconds = threading.RLock(), 0, 0.0
+        self.passes_waited = 0  # passes since the last prefill
+        self.failed: str | None = None  # the message; the error itself would keep this batch in memory
 
     @property
     def busy(self) -> bool:
-        """Whether candidates wait or are under way."""
-        return self.failed is None and bool(self.waiting or self.under_way())
+        """Whether candidates wait or are being written."""
+        return self.failed is None and bool(self.waiting or self.active())
 
     def add(self, family: Sequence[Candidate]) -> None:
-        """Let a family wait for rows; one that is larger than the batch, in parts."""
+        """Queue a family for rows; one that is larger than the batch in parts."""
         with self.lock:
             for start in range(0, len(family), len(self.rows)):
                 self.waiting.append(list(family[start : start + len(self.rows)]))
 
     def drop(self, candidates: Sequence[Candidate]) -> None:
-        """Forget candidates that nobody wants any more."""
-        unwanted = set(map(id, candidates))
+        """Remove candidates of a request that is finished or cancelled."""
+        dropped = set(map(id, candidates))
         with self.lock:
-            self.rows = [None if id(each) in unwanted else each for each in self.rows]
-            self.waiting = [family for family in self.waiting if id(family[0]) not in unwanted]
+            self.rows = [None if id(candidate) in dropped else candidate for candidate in self.rows]
+            self.waiting = [family for family in self.waiting if id(family[0]) not in dropped]
 
     def advance(self) -> None:
-        """One pass: what has come is read up to its first gap, and every row chooses a token and reads a slot."""
+        """One pass: admit waiting families; then every row chooses a token and reads a slot."""
         with self.lock:
             if self.failed is not None:
-                raise RuntimeError(f"a batch that this text was part of has failed: {self.failed}")
+                raise RuntimeError(f"the batch that this text was part of has failed: {self.failed}; send it again")
             try:
                 self._admit()
                 self._pass()
@@ -371,165 +370,164 @@ class Pool(Rows):
                 raise
 
     def _admit(self) -> None:
-        """Give free rows to families that wait, several at a time: reading one takes as long as reading many."""
-        self.waited += 1
+        """Give free rows to waiting families, several at a time: one prefill takes as long as many."""
+        self.passes_waited += 1
         while self.waiting:
-            width = _width(self.waiting[0], self.engine)
-            free = [row for row, each in enumerate(self.rows) if each is None]
+            width = _prefill_width(self.waiting[0], self.engine)
+            free = [row for row, candidate in enumerate(self.rows) if candidate is None]
             fitting, left = list[list[Candidate]](), len(free)
             for family in self.waiting:
-                if _width(family, self.engine) == width:
-                    if len(family) > left:  # others must not take the rows it waits for
+                if _prefill_width(family, self.engine) == width:
+                    if len(family) > left:  # later families must not take the rows it waits for
                         break
                     fitting.append(family)
                     left -= len(family)
-            fitting = fitting[: self.engine.shape.reading.rows]
-            if not fitting or (len(free) < len(self.rows) and not self.engine.shape.enough(len(fitting), self.waited)):
+            shape, is_idle = self.engine.shape, len(free) == len(self.rows)
+            fitting = fitting[: shape.prefill.rows]
+            if not fitting or not (is_idle or shape.is_batch_ready(len(fitting), self.passes_waited)):
                 return
-            self.waited = 0
-            taken = set(map(id, fitting))
-            self.waiting = [family for family in self.waiting if id(family) not in taken]
-            self._read(fitting, free, width)
+            self.passes_waited = 0
+            admitted = set(map(id, fitting))
+            self.waiting = [family for family in self.waiting if id(family) not in admitted]
+            self._prefill(fitting, free, width)
 
-    def _read(self, fitting: Sequence[Sequence[Candidate]], free: Sequence[int], width: int) -> None:
-        shape = self.engine.shape
-        slots = [[*family[0].outline, *family[0].next_slots] for family in fitting]
-        come = [(number, each) for number, family in enumerate(fitting) for each in family]
-        rows, model = free[: len(come)], self.engine.model
-        new = arranged(shape.reading.padded(slots, slots[-1]), [0] * shape.reading.rows, width, model.vocabulary.pad)
-        places = [*zip(rows, (number for number, _ in come), strict=True)]
-        places += places[:1] * (-len(places) % (shape.reading.rows * _A_TEXT))  # few sizes; again the same
-        to = _pairs(places)
-        begin = self._graph((width, len(places)), partial(_begin, model, self.standing))
-        hidden = begin(new, to, device=model.device)
+    def _prefill(self, families: Sequence[Sequence[Candidate]], free: Sequence[int], width: int) -> None:
+        """Read the prefix of each family once and copy it to a free row for each candidate."""
+        shape, model = self.engine.shape.prefill, self.engine.model
+        slots = [[*family[0].outline, *family[0].unread_slots] for family in families]
+        sources = [number for number, family in enumerate(families) for _ in family]
+        admitted = dict(zip(free, [candidate for family in families for candidate in family], strict=False))
+        packed = pack(shape.padded(slots, slots[-1]), [0] * shape.rows, width, model.vocabulary.pad)
+        copies = [*zip(admitted, sources, strict=True)]
+        copies += copies[:1] * (-len(copies) % (shape.rows * _ROWS_PER_TEXT))  # repeated, for few different sizes
+        to = _pair_tensor(copies)
+        prefill = self._graph((width, len(copies)), partial(_prefill_rows, model, self.reader))
+        hidden = prefill(packed, to, device=model.device)
         self.hidden = self.hidden.to(hidden.dtype)
-        self.hidden[sent(to[0], model.device)] = hidden
-        for row, (_, each) in zip(rows, come, strict=True):
-            self.rows[row], self.counts[row] = each, len(each.next_slots)
-            each.reading = time.perf_counter() - each.start
-        self._tire({row: each for row, (_, each) in zip(rows, come, strict=True)})
+        self.hidden[send(to[0], model.device)] = hidden
+        for row, candidate in admitted.items():
+            self.rows[row], self.counts[row] = candidate, len(candidate.unread_slots)
+            candidate.prefill_seconds = time.perf_counter() - candidate.start
+        self._reset_penalties(admitted)
 
-    def _chosen(self, hidden: Float[Tensor, "B d"], wanted: Wanted) -> Float[Tensor, "B 3"]:
-        """As one graph where everything is as usual."""
-        size = _FORBIDDEN * max(1, -(-wanted.forbidden.shape[1] // _FORBIDDEN))
-        if wanted.only.shape[1] or not {*wanted.ways} <= {*_USUAL} or size > _MOST_FORBIDDEN:
-            return super()._chosen(hidden, wanted)
+    def _choose(self, hidden: Float[Tensor, "B d"], inputs: ChoiceInputs) -> Float[Tensor, "B 3"]:
+        """As a captured graph unless something is unusual."""
+        size = _FORBIDDEN_STEP * max(1, -(-inputs.forbidden.shape[1] // _FORBIDDEN_STEP))
+        if inputs.only_allowed.shape[1] or not {*inputs.samplers} <= {*_GRAPH_SAMPLERS} or size > _MAX_FORBIDDEN:
+            return super()._choose(hidden, inputs)
         forbidden = torch.full((2, size), self.engine.model.vocabulary.pad)  # never allowed
         forbidden[0] = 0
-        forbidden[:, : wanted.forbidden.shape[1]] = wanted.forbidden
-        graph = self._graph((size,), partial(_choice, self.engine, self.tired, _USUAL, only=_pairs([])))
-        return graph(hidden, wanted.about, forbidden, device=hidden.device)
+        forbidden[:, : inputs.forbidden.shape[1]] = inputs.forbidden
+        compute = partial(_choose_tokens, self.engine, self.penalties, _GRAPH_SAMPLERS, only_allowed=_pair_tensor([]))
+        return self._graph((size,), compute)(hidden, inputs.per_row, forbidden, device=hidden.device)
 
     def _graph(self, size: tuple[int, ...], compute: Callable[..., Tensor]) -> Graph[Tensor]:
         return self.graphs.setdefault(size, Graph(compute, self.memory))
 
     def _pass(self) -> None:
-        if not self.under_way():
+        if not self.active():
             return
-        begin, self.passes = time.perf_counter(), self.passes + 1
+        start, self.passes = time.perf_counter(), self.passes + 1
         self.choose(self.hidden, self.counts)
-        self.hurry(self.a_pass)
-        going = self.under_way()
-        self.rows = [going.get(row) for row in range(len(self.rows))]
-        nothing = Slot(self.engine.model.vocabulary.pad)
-        slots = [nothing if each is None else each.next_slots[0] for each in self.rows]
-        self.counts = [0 if each is None else 1 for each in self.rows]
-        if going:
-            places = [0 if each is None else each.offset + each.draft.read for each in self.rows]
-            given = torch.tensor([*zip(*slots, strict=True), places])
-            self.hidden = self.read_slots(given, device=self.engine.model.device)
-        self.a_pass = time.perf_counter() - begin
+        self.check_deadlines(self.pass_seconds)
+        active = self.active()
+        self.rows = [active.get(row) for row in range(len(self.rows))]
+        padding = Slot(self.engine.model.vocabulary.pad)
+        slots = [padding if candidate is None else candidate.unread_slots[0] for candidate in self.rows]
+        self.counts = [0 if candidate is None else 1 for candidate in self.rows]
+        if active:
+            places = [0 if each is None else each.offset + each.draft.n_read for each in self.rows]
+            columns = torch.tensor([*zip(*slots, strict=True), places])
+            self.hidden = self.read_slots(columns, device=self.engine.model.device)
+        self.pass_seconds = time.perf_counter() - start
 
 
-def _width(family: Sequence[Candidate], engine: Engine) -> int:
-    return engine.shape.width(family[0].offset + len(family[0].next_slots))
+def _prefill_width(family: Sequence[Candidate], engine: Engine) -> int:
+    return engine.shape.width(family[0].offset + len(family[0].unread_slots))
 
 
-def _begin(model: Denoiser, standing: Standing, new: Arranged, to: Int[Tensor, "2 n"]) -> Float[Tensor, "n d"]:
-    """Read rows, and put those that `to` names second into the rows of a standing batch that it names first.
-
-    Their last hidden vectors.
-    """
-    line, (rows, source) = Line(model, new.shape[1], masked=True), to
-    hidden = line.take(new)[:, -1]
-    standing.put(rows, line, source)
+def _prefill_rows(model: Denoiser, batch: StaticReader, packed: PackedSlots, to: Int[Tensor, "2 n"]) -> Tensor:
+    """Read rows and copy them into a continuous batch; `to`: (row there, row read). Returns last hidden vectors."""
+    reader, (rows, source) = Reader(model, packed.shape[1], masked=True), to
+    hidden = reader.forward(packed)[:, -1]
+    batch.replace(rows, reader, source)
     return hidden[source]
 
 
-class Together:
-    """What the requests to one engine share on a GPU: standing batches by their columns, texts to be judged, graphs.
+class SharedWork:
+    """What requests to one engine share on a GPU: continuous batches by their columns, texts to be scored, graphs.
 
-    `busy`: whether candidates are under way, so that whoever can wait for others to come should.
+    `busy`: whether candidates are being written, so that it pays to wait for others.
     """
 
     def __init__(self, engine: Engine):
         self.engine, self.pools, self.past_passes = engine, dict[int, Pool](), 0
-        self.texts: list[Any] = []
+        self.pending: list[Any] = []  # texts to be scored
         self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
-        self.lock = threading.RLock()  # as a pool's: steps that nobody wants may be collected, and end, at any moment
+        self.lock = threading.RLock()  # like a pool's reentrant: abandoned steps may be collected, and end, at any line
 
     @property
     def busy(self) -> bool:
         return any(pool.busy for pool in list(self.pools.values()))
 
     def pool(self, columns: int) -> Pool:
-        """The standing batch for rows of so many columns; a new one if the last has failed. Few that are idle stay."""
+        """The continuous batch with this many columns; a new one if the last has failed. Few idle ones are kept."""
         with self.lock:
             pool = self.pools.get(columns)
             if pool is None or pool.failed is not None:
                 failed = [other for other, each in self.pools.items() if each.failed is not None]
                 idle = [other for other, each in self.pools.items() if not each.busy and other not in failed]
-                for other in [*failed, *idle[: max(0, len(idle) - _IDLE)]]:
+                for other in [*failed, *idle[: max(0, len(idle) - _MAX_IDLE)]]:
                     self.past_passes += self.pools.pop(other).passes
                 if failed:
-                    gc.collect()  # perhaps for want of memory, and errors keep the frames that hold its rows
+                    gc.collect()  # it may have failed for lack of memory, and errors keep frames that hold its rows
                 pool = Pool(self.engine, columns)
             self.pools.pop(columns, None)
             self.pools[columns] = pool  # last used last
             return pool
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
-        """A computation on tensors of these sizes, the same each time. Those not used for long are forgotten."""
+        """The graph for tensors of this size, always of the same computation. The least recently used are dropped."""
         graph = self.graphs.pop(size, None) or Graph(compute, self.memory)
         self.graphs[size] = graph
-        if len(self.graphs) > _GRAPHS:
+        if len(self.graphs) > _MAX_GRAPHS:
             del self.graphs[next(iter(self.graphs))]
         return graph
 
     @property
     def passes(self) -> int:
-        """A clock."""
+        """All passes so far, as a clock."""
         return self.past_passes + sum(pool.passes for pool in list(self.pools.values()))
 
-    def enough(self, come: int, since: int) -> bool:
-        """Whether so many are worth a pass, or have waited long enough for others, since a pass."""
-        return not self.busy or self.engine.shape.enough(come, self.passes - since)
+    def is_batch_ready(self, texts: int, since: int) -> bool:
+        """Whether to score these texts now or, as others may join, later. `since`: the clock when the first came."""
+        return not self.busy or self.engine.shape.is_batch_ready(texts, self.passes - since)
 
 
-def together(engine: Engine) -> Together:
-    with _FIRST:
-        if engine.together is None:
-            engine.together = Together(engine)
-        return engine.together
+def shared_work(engine: Engine) -> SharedWork:
+    with _CREATION_LOCK:
+        if engine.shared_work is None:
+            engine.shared_work = SharedWork(engine)
+        return engine.shared_work
 
 
-def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[None]:
-    """Write families of candidates to their end."""
+def write_families(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[None]:
+    """Write all candidates of these families."""
     if engine.shape.rows == 1:
         for family in families:
             yield from Family(engine, family).steps()
         return
     pools = list[tuple[Pool, Sequence[Candidate]]]()
     try:
-        for family in families:  # each is added at once: a batch that nobody waits for may be forgotten
-            pool = together(engine).pool(max(each.columns for each in family))
+        for family in families:  # each is added at once: an idle batch may be dropped
+            pool = shared_work(engine).pool(max(candidate.columns for candidate in family))
             pool.add(family)
             pools.append((pool, family))
         for pool, family in pools:
             seen = -1
-            while not all(each.draft.done for each in family):
-                if seen == pool.passes:  # otherwise it is somebody else's turn to see what the last pass has done
+            while not all(candidate.draft.done for candidate in family):
+                if seen == pool.passes:  # otherwise another request has run a pass since
                     pool.advance()
                 seen = pool.passes
                 yield Step()
@@ -538,13 +536,13 @@ def written(families: Sequence[Sequence[Candidate]], engine: Engine) -> Steps[No
             pool.drop(family)
 
 
-def drawn(scores: Float[Tensor, "B V"], temperature: float, top_p: float, u: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """Tokens drawn at a temperature, from the likeliest that together have the probability `top_p`."""
+def sample(scores: Float[Tensor, "B V"], temperature: float, top_p: float, u: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Tokens sampled at a temperature, from the likeliest that together have the probability `top_p`."""
     chances = torch.softmax(scores / temperature, -1)
     if top_p >= 1:
         tokens = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
     else:
-        chances, tokens = chances.topk(min(_NUCLEUS, scores.shape[1]), -1)
+        chances, tokens = chances.topk(min(_TOP_P_TOKENS, scores.shape[1]), -1)
         chances = chances * (chances.cumsum(-1) - chances < top_p)
         chances = chances / chances.sum(-1, keepdim=True)
     return Candidates(tokens, chances).draw(u)

@@ -1,4 +1,4 @@
-"""Rows of slots that are read from left to right, each at its own pace, with a key-value cache."""
+"""Reads rows of slots from left to right with a KV cache, each row at its own pace; copies and graphs for a GPU."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from ddot.network.denoiser import Denoiser
 from ddot.network.trunk import Attention, Cache, attend_grouped, grouped_mask
 
 R = TypeVar("R")
-_RECORDING = threading.Lock()  # a process may record one graph at a time
+_CAPTURE_LOCK = threading.Lock()  # a process may capture one graph at a time
 
 
 class Slot(NamedTuple):
-    """A token to read: what the network is told with it."""
+    """A token to read, and what the network is told with it: the length of the gap after it, and its hint."""
 
     token: int
     length: int = UNKNOWN_LENGTH
@@ -29,99 +29,99 @@ class Slot(NamedTuple):
 
 
 # Of each slot of each row: token, hint, told gap length, place; 1 if it is real, 0 if it is padding.
-Arranged = Int[Tensor, "5 B width"]
+PackedSlots = Int[Tensor, "5 B width"]
 
 
-def arranged(rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int, pad: int) -> Arranged:
-    """The next slots of each row, which end at the right; `places`: that of the first."""
+def pack(rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int, pad: int) -> PackedSlots:
+    """The next slots of each row as one tensor, padded on the left. `places`: that of the first slot of each row."""
     counts = np.array([len(slots) for slots in rows])[:, None]
-    place = np.arange(width) + counts - width  # in the new slots of its row; below 0: padding
-    seen = place >= 0
-    x, hint, length = (np.full(seen.shape, empty) for empty in (pad, NOT_PROMPT, UNKNOWN_LENGTH))
+    place = np.arange(width) + counts - width  # among the new slots of its row; below 0: padding
+    real = place >= 0
+    x, hint, length = (np.full(real.shape, empty) for empty in (pad, NOT_PROMPT, UNKNOWN_LENGTH))
     if flat := [slot for slots in rows for slot in slots]:
-        x[seen], length[seen], hint[seen] = zip(*flat, strict=True)
-    return torch.from_numpy(np.stack([x, hint, length, np.where(seen, place + np.array(places)[:, None], 0), seen]))
+        x[real], length[real], hint[real] = zip(*flat, strict=True)
+    return torch.from_numpy(np.stack([x, hint, length, np.where(real, place + np.array(places)[:, None], 0), real]))
 
 
-def sent(given: Tensor, device: torch.device) -> Tensor:
-    """A tensor on its way to a device; a GPU's queue is not waited for, as it would be with ordinary memory."""
-    return given.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else given.to(device)
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device. Pinned memory makes the copy to a GPU asynchronous."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-class Coming:
-    """Numbers on their way from a device, which goes on with other work."""
+class AsyncCopy:
+    """A tensor that is copied from a GPU to main memory while the GPU goes on with other work."""
 
-    def __init__(self, numbers: Tensor):
-        self.numbers, self.event = numbers, None
-        if numbers.is_cuda:
-            self.numbers = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-            self.numbers.copy_(numbers, non_blocking=True)
+    def __init__(self, source: Tensor):
+        self.copy, self.event = source, None
+        if source.is_cuda:
+            self.copy = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+            self.copy.copy_(source, non_blocking=True)
             self.event = torch.cuda.Event()
-            self.event.record(torch.cuda.current_stream(numbers.device))  # the current device may be another
+            self.event.record(torch.cuda.current_stream(source.device))  # the current device may be another
 
     @property
-    def here(self) -> bool:
+    def ready(self) -> bool:
         return self.event is None or self.event.query()
 
     def tolist(self) -> list[float]:
-        """Wait for them."""
+        """The values, once they have arrived."""
         if self.event is not None:
             self.event.synchronize()
-        return self.numbers.tolist()
+        return self.copy.tolist()
 
 
 @cache
-def _aside(device: torch.device) -> torch.cuda.Stream:
-    """The stream on which graphs are recorded: one for all, or they would not share memory."""
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which graphs are captured: one for all, or they would not share memory."""
     return torch.cuda.Stream(device)
 
 
 class Graph(Generic[R]):
-    """A computation on tensors whose shapes never change. On a GPU its kernels are recorded and launched as one.
+    """A computation on tensors whose shapes never change. On a GPU it is captured as a CUDA graph.
 
-    A pass has a thousand small kernels, which take longer to launch than to run. There the result is overwritten by the
-    next call, and by that of another graph with the same `pool` of memory.
+    A pass has a thousand small kernels, which take longer to launch than to run. The result of a captured graph is
+    overwritten by its next call, and by that of another graph with the same memory `pool`.
     """
 
     def __init__(self, compute: Callable[..., R], pool: Any = None):
         self.compute, self.pool = compute, pool
-        self.recorded: torch.cuda.CUDAGraph | None = None
+        self.captured: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, *given: Tensor, device: torch.device) -> R:
+    def __call__(self, *inputs: Tensor, device: torch.device) -> R:
         if device.type != "cuda":
-            return self.compute(*(each.to(device) for each in given))
-        if self.recorded is None:
-            self._record([each.to(device) for each in given], device)
+            return self.compute(*(tensor.to(device) for tensor in inputs))
+        if self.captured is None:
+            self._capture([tensor.to(device) for tensor in inputs], device)
         else:
-            for mine, each in zip(self.given, given, strict=True):
-                mine.copy_(each if each.is_cuda else each.pin_memory(), non_blocking=True)
-        assert self.recorded is not None
-        self.recorded.replay()
+            for static, tensor in zip(self.inputs, inputs, strict=True):
+                static.copy_(tensor if tensor.is_cuda else tensor.pin_memory(), non_blocking=True)
+        assert self.captured is not None
+        self.captured.replay()
         return self.result
 
-    def _record(self, given: list[Tensor], device: torch.device) -> None:
-        """Run it twice, as libraries prepare themselves in a first run, and record it."""
-        self.given, graph, aside = given, torch.cuda.CUDAGraph(), _aside(device)
+    def _capture(self, inputs: list[Tensor], device: torch.device) -> None:
+        """Run the computation twice, as libraries set themselves up in a first run, and capture it."""
+        self.inputs, graph, stream = inputs, torch.cuda.CUDAGraph(), _capture_stream(device)
         with ExitStack() as contexts:
-            contexts.enter_context(_RECORDING)
+            contexts.enter_context(_CAPTURE_LOCK)
             contexts.enter_context(torch.cuda.device(device))
-            # Where recording fails, torch would leave this thread on the stream of the recording.
+            # If the capture fails, torch would leave this thread on the stream of the capture.
             contexts.enter_context(torch.cuda.stream(torch.cuda.current_stream()))
-            # Autocast must not keep weights of this context for the graph, nor those of the graph for this context.
+            # Autocast must not reuse its cached weights inside the graph, nor those of the graph outside it.
             half, on = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
             contexts.enter_context(torch.autocast("cuda", half, on, cache_enabled=False))
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
                 for _ in range(2):
-                    self.compute(*given)
-            torch.cuda.current_stream().wait_stream(aside)
-            with torch.cuda.graph(graph, self.pool, aside, capture_error_mode="thread_local"):
-                self.result = self.compute(*given)
-        self.recorded = graph
+                    self.compute(*inputs)
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(graph, self.pool, stream, capture_error_mode="thread_local"):
+                self.result = self.compute(*inputs)
+        self.captured = graph
 
 
-class Line:
-    """Rows of slots in a line, 1 rotary unit apart, read from left to right, each at its own pace."""
+class Reader:
+    """Reads rows of slots, 1 rotary unit apart, from left to right, each row at its own pace, with a growing cache."""
 
     def __init__(self, model: Denoiser, rows: int, masked: bool):
         self.model = model
@@ -131,75 +131,75 @@ class Line:
         )
 
     def read(self, rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int) -> Float[Tensor, "B width d"]:
-        """The hidden vectors of the next slots of each row, which end at the right; `places`: that of the first."""
-        return self.take(sent(arranged(rows, places, width, self.model.vocabulary.pad), self.x.device))
+        """The hidden vectors of the next slots of each row, as in `pack`."""
+        return self.forward(send(pack(rows, places, width, self.model.vocabulary.pad), self.x.device))
 
-    def take(self, new: Arranged) -> Float[Tensor, "B width d"]:
-        """As `read`, of slots that are arranged."""
-        x, hint, length, place, seen = new
+    def forward(self, packed: PackedSlots) -> Float[Tensor, "B width d"]:
+        """As `read`, for slots that are packed already."""
+        x, hint, length, place, real = packed
         old = self.x, self.hint, self.gap_length, self.units
         self.x, self.hint, self.gap_length, self.units = (
             torch.cat(both, 1) for both in zip(old, (x, hint, length, place.float()), strict=True)
         )
-        self.cache.grow(seen.bool())
-        so_far = self.x.shape[1]
-        z = self.units / self.model.scale(so_far)
+        self.cache.grow(real.bool())
+        total = self.x.shape[1]
+        z = self.units / self.model.scale(total)
         state = State(self.x, z, self.hint, self.gap_length, torch.zeros(len(x), device=x.device))
-        return self.model.read(state, self.cache, slice(so_far - x.shape[1], so_far))[0]
+        return self.model.read(state, self.cache, slice(total - x.shape[1], total))[0]
 
-    def keep(self, rows: Int[Tensor, "_"]) -> None:
-        """Go on with these rows, some perhaps several times."""
+    def select(self, rows: Int[Tensor, "_"]) -> None:
+        """Keep only these rows, some perhaps several times."""
         self.cache.keep(rows)
         self.x, self.hint, self.gap_length, self.units = (
-            each[rows] for each in (self.x, self.hint, self.gap_length, self.units)
+            values[rows] for values in (self.x, self.hint, self.gap_length, self.units)
         )
 
-    def forget(self, row: int, place: int) -> None:
-        """Take back what a row has read from a place on."""
+    def truncate(self, row: int, place: int) -> None:
+        """Hide what a row has read from a place on."""
         self.cache.seen[row] &= self.units[row] < place
 
 
-class Standing:
-    """Rows of as many columns from first to last, in which row after row is replaced, so that a batch never waits.
+class StaticReader:
+    """Rows of a fixed number of columns for continuous batching: any row can be replaced while the others go on.
 
-    A pass reads one slot of every row, whichever its column, and has the same shape whatever the rows hold.
+    A pass reads one slot of every row, each at its own column, so all passes have the same shape.
     """
 
     def __init__(self, model: Denoiser, rows: int, columns: int):
         self.model, self.columns = model, columns
         self.empty = (model.vocabulary.pad, NOT_PROMPT, UNKNOWN_LENGTH, 0.0)
-        self.slots = [torch.full((rows, columns), each, device=model.device) for each in self.empty]
+        self.slots = [torch.full((rows, columns), value, device=model.device) for value in self.empty]
         self.past: Float[Tensor, "blocks 2 rows columns K D"] | None = None
         self.rows = torch.arange(rows, device=model.device)
 
-    def put(self, rows: Int[Tensor, "n"], line: Line, source: Int[Tensor, "n"]) -> None:
-        """Let rows hold what some rows of a line have read."""
-        width, counts = line.x.shape[1], line.cache.seen[source].sum(1, keepdim=True)
+    def replace(self, rows: Int[Tensor, "n"], reader: Reader, source: Int[Tensor, "n"]) -> None:
+        """Copy the `source` rows of a reader, with its KV cache, into these rows."""
+        width, counts = reader.x.shape[1], reader.cache.seen[source].sum(1, keepdim=True)
         column = torch.arange(width, device=rows.device)
         real, before = column < counts, (column + width - counts).clamp(max=width - 1)
-        read = (line.x, line.hint, line.gap_length, line.units)
-        for mine, theirs, empty in zip(self.slots, read, self.empty, strict=True):
-            mine.index_fill_(0, rows, empty)
-            mine[rows, :width] = torch.where(real, theirs[source].gather(1, before), empty).to(mine.dtype)
-        for block, both in line.cache.past.items():
+        new_slots = (reader.x, reader.hint, reader.gap_length, reader.units)
+        for old, new, empty in zip(self.slots, new_slots, self.empty, strict=True):
+            old.index_fill_(0, rows, empty)
+            old[rows, :width] = torch.where(real, new[source].gather(1, before), empty).to(old.dtype)
+        for block, keys_values in reader.cache.past.items():
             if self.past is None:
-                shape = len(line.cache.past), 2, len(self.rows), self.columns, *both[0].shape[2:]
-                self.past = both[0].new_zeros(shape)
-            self.past[block][:, rows, :width] = torch.stack(both)[:, source[:, None], before]
+                shape = len(reader.cache.past), 2, len(self.rows), self.columns, *keys_values[0].shape[2:]
+                self.past = keys_values[0].new_zeros(shape)
+            self.past[block][:, rows, :width] = torch.stack(keys_values)[:, source[:, None], before]
 
-    def read(self, given: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
-        """The hidden vectors of one more slot of each row: its token, told gap length, hint and place."""
-        x, gap_length, hint, self.at = given
+    def read(self, slots: Int[Tensor, "4 B"]) -> Float[Tensor, "B d"]:
+        """The hidden vectors of one more slot of each row, given its token, told gap length, hint and place."""
+        x, gap_length, hint, self.at = slots
         self.seen = torch.arange(self.columns, device=self.rows.device) <= self.at[:, None]
         new = (x, hint, gap_length, self.at.float())
         x, hint, gap_length, units = (
-            torch.cat([old, each[:, None]], 1) for old, each in zip(self.slots, new, strict=True)
+            torch.cat([old, values[:, None]], 1) for old, values in zip(self.slots, new, strict=True)
         )
         z = units / self.model.scale(self.columns + 1)
         state = State(x, z, hint, gap_length, torch.zeros(len(z), device=z.device))
         hidden = self.model.read(state, self, slice(self.columns, self.columns + 1))[0][:, 0]
-        for mine, each in zip(self.slots, new, strict=True):
-            mine[self.rows, self.at] = each
+        for old, values in zip(self.slots, new, strict=True):
+            old[self.rows, self.at] = values
         return hidden
 
     def __call__(self, block: int) -> Attention:

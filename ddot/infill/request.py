@@ -1,4 +1,4 @@
-"""What is asked for: a text to fill and how, checked before anything is loaded. Knows no network and imports none."""
+"""A request: a text to fill and how, checked before anything is loaded. Imports no network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,16 +9,16 @@ from ddot.infill.template import Template, counted, lock, parse
 from ddot.infill.template import free as words_in_order
 
 Fills = Sequence[str | None]
-ROLLOUTS = 16  # quick fillings by which lengths are counted
+ROLLOUTS = 16  # quick fillings in which lengths are counted
 _MOST_ROLLOUTS = 10_000
 
 
 @dataclass(frozen=True)
 class Request:
-    """A text to fill: a template whose locked blanks are literal text, the whole one, the locked fills, and how.
+    """A text to fill: its template with locked blanks as literal text, the `whole` template, the locked fills, and how.
 
-    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: at most
-    so many in each blank. `begin`: the letters the first fill begins with.
+    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: a
+    maximum for each blank. `fill_prefix`: the letters that the first fill begins with.
     """
 
     template: Template
@@ -28,11 +28,11 @@ class Request:
     located: bool = True
     seconds: float | None = None
     tokens: int | None = None
-    begin: str = ""
+    fill_prefix: str = ""
 
     @property
-    def tries(self) -> int:
-        """How many attempts are made before any is warmed up."""
+    def n_attempts(self) -> int:
+        """How many attempts are made at each temperature."""
         n = self.settings.n
         return 2 * n if n > 1 and any(blank.most != 0 for blank in self.template.blanks) else 1
 
@@ -54,8 +54,8 @@ def request(
     return Request(lock(template, locked), template, locked, settings or Settings(), not free, seconds)
 
 
-def to_judge(text: str, fills: Sequence[str], settings: Settings | None = None) -> Request:
-    """A text whose blanks are open, to be judged with these fills, one for each and within its bounds."""
+def to_score(text: str, fills: Sequence[str], settings: Settings | None = None) -> Request:
+    """A request to score these fills, one for each blank and within its bounds."""
     asked = request(text, settings)
     blanks = len(asked.template.blanks)
     if isinstance(fills, list | tuple) and (None in fills or len(fills) != blanks):
@@ -66,13 +66,13 @@ def to_judge(text: str, fills: Sequence[str], settings: Settings | None = None) 
 
 
 def to_count(text: str, seed: int = 0, rollouts: int = ROLLOUTS, steps: int = 4) -> Request:
-    """A text whose blanks get drawn fills, to count their words in so many rollouts."""
+    """A request for fills drawn in this many rollouts, to count their words."""
     whole_number("rollouts", rollouts, 1, _MOST_ROLLOUTS)
     return request(text, Settings(seed=seed, steps=steps, temperature=1.0))
 
 
 def template_of(text: str | Template, free: bool = False) -> Template:
-    """How a text is read: literals and blanks."""
+    """The template of a text: its literals and blanks."""
     if isinstance(text, Template):
         return text
     if not isinstance(text, str):

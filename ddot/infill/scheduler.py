@@ -1,4 +1,4 @@
-"""Drives the engine: each step inside torch's contexts, texts on threads or in chunks, results in order."""
+"""Runs the engine: each step inside torch's contexts, texts on threads or in chunks, results in order."""
 
 import threading
 from collections import deque
@@ -18,17 +18,17 @@ R = TypeVar("R")
 class _OneThread:
     """Fill with one intra-op thread: splitting a reduction changes its rounding, and short texts are fastest that way.
 
-    torch keeps the number per thread, and a new thread inherits the last one set anywhere; so a thread that finds the 1
-    of another filling does not take it for the user's own.
+    torch keeps the number per thread, and a new thread inherits the last one set anywhere; so the 1 that another
+    filling has set must not be taken for the user's setting.
     """
 
     def __init__(self) -> None:
         self.lock, self.inside, self.before = threading.Lock(), 0, 1
-        self.here = threading.local()
+        self.local = threading.local()
 
     def __enter__(self) -> None:
         with self.lock:
-            if self.inside == 0 and not getattr(self.here, "left_at_one", False):
+            if self.inside == 0 and not getattr(self.local, "left_at_one", False):
                 self.before = torch.get_num_threads()
             self.inside += 1
         torch.set_num_threads(1)
@@ -36,7 +36,7 @@ class _OneThread:
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.inside -= 1
-            self.here.left_at_one = self.inside > 0
+            self.local.left_at_one = self.inside > 0
             if self.inside == 0:
                 torch.set_num_threads(self.before)
 
@@ -74,9 +74,9 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def on_threads(items: Iterable[T], work: Callable[[T], R], threads: int) -> Iterator[R]:
-    """The results of work on items, in order, with a few items at work at any time.
+    """The results of work on items, in order, with a few items in progress at any time.
 
-    A single item, or each with one thread, is worked on in this thread, where Ctrl-C stops it at once.
+    A single item, or every item if `threads` is 1, runs in this thread, where Ctrl-C stops it at once.
     """
     items = iter(items)
     first = list(islice(items, 1 if threads == 1 else 2))

@@ -1,4 +1,4 @@
-"""How blanks are filled: the one list of settings, with its checks, for Python, command line, JSON lines and HTTP."""
+"""The settings of infilling and their checks, shared by Python, the command line, JSON lines and HTTP."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -27,9 +27,9 @@ class Settings:
     """How to fill a text.
 
     n: number of alternatives. seed: the same seed gives the same answer. steps: of the reverse process.
-    temperature, top_p: how tokens are drawn; at temperature 0 the likeliest is taken. terminal: without one, slots stay
-    where they belong; "grid" or "random" is where they start before they move (DDOT-U, DDOT-R). avoid: words or phrases
-    that no fill holds, in small letters or capitals.
+    temperature, top_p: how tokens are sampled; 0 is greedy. terminal: where slots start before they move, "grid" or
+    "random" (DDOT-U, DDOT-R); without one they stay where they belong. avoid: words or phrases, in any case, that no
+    fill may contain.
     """
 
     n: int = 1
@@ -76,10 +76,10 @@ def whole_number(name: str, value: object, least: int | None = None, most: int |
         raise _wrong(name, value, f"; it must be {wanted}")
 
 
-def one_of(name: str, value: object, there: Sequence[str]) -> None:
+def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """Refuse a value that is not one of these names."""
-    if not isinstance(value, str) or value not in there:
-        raise _wrong(name, value, f"; there are {', '.join(there)}")
+    if not isinstance(value, str) or value not in allowed:
+        raise _wrong(name, value, f"; there are {', '.join(allowed)}")
 
 
 def _wrong(name: str, value: object, wanted: str, verb: str = "is") -> Mistake:

@@ -1,4 +1,4 @@
-"""Inserts fills into the text with the spaces that English typography asks for."""
+"""Inserts fills into the text with the spaces that English typography requires."""
 
 from collections.abc import Sequence
 
@@ -52,9 +52,9 @@ def set_fills(template: Template, raw: Sequence[str]) -> list[str]:
     """The fills of the first blanks with their spaces; later blanks are not filled yet."""
     fills: list[str] = []
     before = ""
-    for number, each in enumerate(raw):
+    for number, fill in enumerate(raw):
         before = (before + template.literals[number])[-_LOOK_BACK:]
-        fills.append(set_fill(each, before, _following(template, raw, number), template.apart))
+        fills.append(set_fill(fill, before, _following(template, raw, number), template.apart))
         before = (before + fills[-1])[-_LOOK_BACK:]
     return fills
 

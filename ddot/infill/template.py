@@ -1,4 +1,4 @@
-"""What a user writes: literal text with blanks. Knows nothing about tokens or models.
+"""Templates, as users write them: literal text with blanks. Knows nothing about tokens or models.
 
 We were so ___ wedding.        a blank: one word or more
 We were so ___{0,} wedding.    a blank that may stay empty
@@ -159,8 +159,8 @@ def free(source: str) -> Template:
 
 def avoided(words: Sequence[str]) -> re.Pattern[str]:
     """A pattern that finds these words or phrases, whole and in any case."""
-    ways = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
-    return re.compile(rf"(?<!\w)(?:{ways})(?!\w)" if ways else "(?!)", re.IGNORECASE)
+    either = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
+    return re.compile(rf"(?<!\w)(?:{either})(?!\w)" if either else "(?!)", re.IGNORECASE)
 
 
 def between(before: str, after: str, most: int | None = None) -> Template:
@@ -173,8 +173,8 @@ def between(before: str, after: str, most: int | None = None) -> Template:
 def lock(template: Template, fills: Sequence[str | None]) -> Template:
     """The template with some blanks replaced by their fills; None leaves a blank open."""
     if len(fills) != len(template.blanks):
-        given, there = counted(len(fills), "fill"), counted(len(template.blanks), "blank")
-        raise Mistake(lambda say: f"{given} for {there}; give one for each, or {say.open} to leave it open")
+        given, needed = counted(len(fills), "fill"), counted(len(template.blanks), "blank")
+        raise Mistake(lambda say: f"{given} for {needed}; give one for each, or {say.open} to leave it open")
     if wrong := [fill for fill in fills if not isinstance(fill, str | None)]:
         raise Mistake(
             lambda say: f"a fill is {say.value(wrong[0])}; wanted a string, or {say.open} to leave its blank open"
@@ -191,8 +191,7 @@ def lock(template: Template, fills: Sequence[str | None]) -> Template:
         else:
             raise ValueError(
                 f"the fill {_short(fill)} has {counted(len(fill.split()), 'word')}, but blank {number + 1} asks for "
-                f"{blank}; "
-                "change one of them"
+                f"{blank}; change one of them"
             )
     return Template(tuple(literals), tuple(blanks), template.apart)
 

@@ -19,30 +19,30 @@ from ddot.infill.spacing import CLOSERS, closes, opens
 from ddot.infill.template import Blank, Template
 
 SLOTS = 128  # maximum length of a window
-_FOR_A_BLANK = 12  # slots reserved for a blank of unknown length
-_FOR_A_GAP = 3  # the same where every gap between words is a blank
+_BLANK_SLOTS = 12  # reserved for a blank of unknown length
+_FREE_GAP_SLOTS = 3  # the same in a free text, where every gap is a blank
 _CONTEXT = 40  # slots always left for text around the blanks
-_LOOK = 2_000  # characters considered on either side
+_MAX_CHARACTERS = 2_000  # considered on either side
 TOKENS_A_WORD = 1.25
-_BEFORE_A_PARAGRAPH, _EMPTY_LINE = re.compile(r"\S\s*\n\s*\Z"), re.compile(r"[^\S\n]*\n[^\S\n]*\n")
-_END_OF_A_SENTENCE, _BEGIN_OF_ONE = re.compile(r"[.!?…][\"'”’)]*\s+\Z"), re.compile(r"\s+[\"'“‘(]*([^\W\d_])")
+_LINE_END, _EMPTY_LINE = re.compile(r"\S\s*\n\s*\Z"), re.compile(r"[^\S\n]*\n[^\S\n]*\n")
+_SENTENCE_END, _SENTENCE_START = re.compile(r"[.!?…][\"'”’)]*\s+\Z"), re.compile(r"\s+[\"'“‘(]*([^\W\d_])")
 
 
 @dataclass(frozen=True)
 class View:
-    """What the network reads of a template: prompt tokens, the token that precedes each blank, the rule for its first.
+    """What the network reads of a template: the prompt, the token before each blank, the rule for its first token.
 
-    `pieces`: the text of each prompt token. A character of several tokens belongs to the first of them. `alone`:
-    whether each blank is a paragraph of its own. The network reads line breaks as spaces and would run on into the
-    next paragraph ("Thank you for reading The ¶ Best, Anna"). `between`: whether it stands between sentences.
+    `pieces`: the text of each prompt token; a character of several tokens belongs to the first. `own_paragraph`:
+    whether each blank is a paragraph. The network reads line breaks as spaces and would run on into the next one
+    ("Thank you for reading The ¶ Best, Anna"). `between_sentences`: whether each blank lies between two sentences.
     """
 
     prompt: Prompt
     pieces: tuple[str, ...]
     after: tuple[int, ...]
     first: tuple[int, ...]
-    alone: tuple[bool, ...] = ()
-    between: tuple[bool, ...] = ()
+    own_paragraph: tuple[bool, ...] = ()
+    between_sentences: tuple[bool, ...] = ()
 
 
 def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool = True, ends: bool = True) -> View:
@@ -53,7 +53,7 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
     """
     marks = [tokenizer.edge if whole else tokenizer.vocabulary.sep for whole in (begins, ends)]
     tokens, pieces = [marks[0]], [""]
-    after, first, alone, between = [], [], [], []
+    after, first, paragraph, sentence = [], [], [], []
     for number, literal in enumerate(template.literals):
         text = " ".join(literal.split())
         if text:
@@ -64,20 +64,20 @@ def view(template: Template, tokenizer: Tokenizer, located: bool, begins: bool =
             after.append(len(tokens) - 1)
             first.append(_first_rule(literal, template.apart))
             following = template.literals[number + 1]
-            alone.append(bool(_BEFORE_A_PARAGRAPH.search(literal) and _EMPTY_LINE.match(following)))
-            between.append(_is_between(literal, following))
+            paragraph.append(bool(_LINE_END.search(literal) and _EMPTY_LINE.match(following)))
+            sentence.append(_is_between_sentences(literal, following))
     tokens, pieces = [*tokens, marks[1]], [*pieces, ""]
     is_open = np.zeros(len(tokens) + 1, bool)
     is_open[np.array(after, np.int64) + 1] = True
     hint = gap_hints(np.ones(len(tokens), bool), is_open) if located else np.full(len(tokens), UNKNOWN)
     example = Example(np.array(tokens, np.int64), np.ones(len(tokens), bool), hint)
-    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first), tuple(alone), tuple(between))
+    return View(Prompt(example, is_open), tuple(pieces), tuple(after), tuple(first), tuple(paragraph), tuple(sentence))
 
 
-def _is_between(before: str, following: str) -> bool:
+def _is_between_sentences(before: str, following: str) -> bool:
     """Whether a sentence ends before a blank and another begins after it."""
-    begin = _BEGIN_OF_ONE.match(following)
-    return bool(_END_OF_A_SENTENCE.search(before)) and begin is not None and begin[1].isupper()
+    start = _SENTENCE_START.match(following)
+    return bool(_SENTENCE_END.search(before)) and start is not None and start[1].isupper()
 
 
 def _first_rule(before: str, apart: bool) -> int:
@@ -87,7 +87,7 @@ def _first_rule(before: str, apart: bool) -> int:
 
 
 def raw_fill(fill: str, first: int) -> str:
-    """A user's own fill as the network would write it: with a leading space unless it is attached to what precedes."""
+    """A user's fill as the network would write it: with a leading space unless it is attached to the text before."""
     words = " ".join(fill.split())
     glued = first == FIRST_GLUED or (first == FIRST_AFTER_WORD and fill[:1] in CLOSERS)
     return words if glued or not words else " " + words
@@ -125,7 +125,7 @@ class Window:
 
 def slots_for(blank: Blank, located: bool = True) -> int:
     """Number of slots to reserve for a blank. In the free task most gaps stay empty."""
-    return max(_FOR_A_BLANK if located else _FOR_A_GAP, round(TOKENS_A_WORD * blank.least))
+    return max(_BLANK_SLOTS if located else _FREE_GAP_SLOTS, round(TOKENS_A_WORD * blank.least))
 
 
 def window(
@@ -134,14 +134,14 @@ def window(
     """The window of the next blanks, as many as fit, in the text filled so far."""
     first = len(fills)
     whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
-    before = whole[-_LOOK:]
+    before = whole[-_MAX_CHARACTERS:]
     last, used = first, slots_for(template.blanks[first], located)
-    while last + 1 < len(template.blanks) and len(template.literals[last + 1]) <= _LOOK:
+    while last + 1 < len(template.blanks) and len(template.literals[last + 1]) <= _MAX_CHARACTERS:
         more = len(tokenizer.encode(template.literals[last + 1])) + slots_for(template.blanks[last + 1], located)
         if used + more > slots - _CONTEXT:
             break
         last, used = last + 1, used + more
-    after = template.literals[last + 1][:_LOOK]
+    after = template.literals[last + 1][:_MAX_CHARACTERS]
     budget = max(0, slots - 2 - used)
     left, right = tokenizer.encode(before), tokenizer.encode(after)
     for_left = max(budget // 2, budget - len(right))

@@ -16,13 +16,12 @@ from ddot.infill.view import Span
 
 _LEAST_SCORE = -1e30
 _WORD, _WORDS = 4, 12  # rules of the first slot if a word is required: in a blank of one slot, of several
-# Penalty of a repeated content word in nats. 2 already prevents "clean and clean and clean"; BLEU is the same
-# (docs/log.md).
-_TIRED = 3.0
+# Nats for a repeated content word. 2 already prevents "clean and clean and clean"; BLEU is the same (docs/log.md).
+_REPETITION_PENALTY = 3.0
 
 
 class Pieces:
-    """A restriction: each slot of a blank takes only tokens its rule allows. `loose`: the text is tokenised."""
+    """A restriction: each slot of a blank takes only tokens its rule allows. `tokenised`: as the text is."""
 
     def __init__(
         self,
@@ -30,12 +29,12 @@ class Pieces:
         spans: Sequence[Sequence[Span]],
         L: int,
         device: torch.device | str = "cpu",
-        loose: bool = False,
+        tokenised: bool = False,
     ):
         rule = torch.full((len(spans), L), LATER)
-        for row, some in enumerate(spans):
-            for span in some:
-                counted = (8 if loose else 4) * span.blank.counted
+        for row, row_spans in enumerate(spans):
+            for span in row_spans:
+                counted = (8 if tokenised else 4) * span.blank.counted
                 rule[row, span.start : span.stop] = LATER + counted
                 rule[row, span.start : min(span.start + 1, span.stop)] = _first_rule(span, counted)
         self.rule, self.allowed = rule.to(device), alphabet.allowed.to(device)
@@ -57,17 +56,17 @@ def _first_rule(span: Span, counted: int) -> int:
     return _WORDS + span.first
 
 
-class Fresh:
-    """A penalty rather than a restriction: content words already in the text become less likely."""
+class RepetitionPenalty:
+    """Makes content words that are already in the text less likely."""
 
     def __init__(self, alphabet: Alphabet, device: torch.device | str = "cpu"):
-        self.cost = _TIRED * alphabet.telling.to(device, torch.float32)
+        self.cost = _REPETITION_PENALTY * alphabet.content.to(device, torch.float32)
 
     def __call__(self, state: State, prediction: Prediction) -> Prediction:
         rows, columns = state.x.shape[0], prediction.log_score.shape[1]
-        there = torch.zeros(rows, len(self.cost), device=state.x.device).scatter_(1, state.x, self.cost[state.x])
+        penalty = torch.zeros(rows, len(self.cost), device=state.x.device).scatter_(1, state.x, self.cost[state.x])
         row = torch.arange(rows, device=state.x.device)[:, None].expand_as(state.x)[prediction.at]
-        return dataclasses.replace(prediction, log_score=prediction.log_score - there[row, :columns])
+        return dataclasses.replace(prediction, log_score=prediction.log_score - penalty[row, :columns])
 
 
 class Avoiding:
@@ -95,8 +94,8 @@ class Forced:
         self.tokens = tokens
 
     def __call__(self, state: State, prediction: Prediction) -> Prediction:
-        wanted = self.tokens[prediction.at][:, None]
-        score = torch.full_like(prediction.log_score, -torch.inf).scatter_(1, wanted, 0.0)
+        tokens = self.tokens[prediction.at][:, None]
+        score = torch.full_like(prediction.log_score, -torch.inf).scatter_(1, tokens, 0.0)
         return dataclasses.replace(prediction, log_score=score)
 
 
@@ -105,12 +104,12 @@ class WithinWords(Reveal):
 
     The first token of a blank begins a word, and so does every later one with a leading space. A token that would make
     too many words, or leave too few slots for the words still required, stays masked; in the last step the best token
-    of the other sort (beginning a word or continuing one) replaces it. One of the two sorts always fits.
+    of the other kind (beginning a word or continuing one) replaces it. One of the two kinds always fits.
     """
 
     def __init__(self, reveal: Reveal, alphabet: Alphabet, spans: Sequence[Sequence[Span]]):
         self.reveal, self.begins = reveal, alphabet.begins
-        self.spans = [(row, s) for row, some in enumerate(spans) for s in some if s.blank.counted and s.stop > s.start]
+        self.spans = [(row, s) for row, each in enumerate(spans) for s in each if s.blank.counted and s.stop > s.start]
 
     def __call__(
         self, state: State, prediction: Prediction, s: float, u: Tensor, vocabulary: Vocabulary
@@ -125,60 +124,60 @@ class WithinWords(Reveal):
             for i in range(span.start + 1, span.stop)
             if before[row][i] == vocabulary.mask and after[row][i] != vocabulary.mask
         ]
-        judged = self._judged(prediction, x, new, s) if new else {}
+        scored = self._scored(prediction, x, new, s) if new else {}
         changed: dict[tuple[int, int], int] = {}
         for row, span in self.spans:
-            mine = {i: judged[row, i] for i in range(span.start, span.stop) if (row, i) in judged}
+            revealed = {i: scored[row, i] for i in range(span.start, span.stop) if (row, i) in scored}
             here = slice(span.start + 1, span.stop)
             words = 1 + sum(bool(self.begins[token]) for token in before[row][here] if token != vocabulary.mask)
             masked = sum(token == vocabulary.mask for token in before[row][here])
-            for i, token in self._changes(after[row], mine, words, masked, span.blank, vocabulary.mask).items():
+            for i, token in self._changes(after[row], revealed, words, masked, span.blank, vocabulary.mask).items():
                 changed[row, i] = token
         if changed:
             rows, slots = torch.tensor(list(changed), device=x.device).T
             x[rows, slots] = torch.tensor(list(changed.values()), device=x.device)
         return x
 
-    def _judged(
+    def _scored(
         self, prediction: Prediction, x: Int[Tensor, "B L"], new: list[tuple[int, int]], s: float
-    ) -> dict[tuple[int, int], "_Judged"]:
+    ) -> dict[tuple[int, int], "_Revealed"]:
         """Scores of the newly revealed slots (row, slot)."""
         rows, slots = torch.tensor(new, device=x.device).T
         place = prediction.at.flatten().cumsum(0).sub(1).view_as(prediction.at)[rows, slots]  # among the scores
-        sure = prediction.log_score[place, x[rows, slots]].tolist()
+        scores_now = prediction.log_score[place, x[rows, slots]].tolist()
         if s > 0:
             best = [None] * len(new)
         else:
             scores = prediction.log_score[place]
             begins = torch.from_numpy(self.begins[: scores.shape[1]]).to(x.device)
-            sorts = [torch.where(begins == sort, scores, -torch.inf).argmax(-1) for sort in (False, True)]
-            best = torch.stack(sorts, -1).tolist()
-        return dict(zip(new, map(_Judged, sure, best), strict=True))
+            kinds = [torch.where(begins == kind, scores, -torch.inf).argmax(-1) for kind in (False, True)]
+            best = torch.stack(kinds, -1).tolist()
+        return dict(zip(new, map(_Revealed, scores_now, best), strict=True))
 
     def _changes(
-        self, after: list[int], new: dict[int, "_Judged"], words: int, masked: int, blank: Blank, mask: int
+        self, after: list[int], new: dict[int, "_Revealed"], words: int, masked: int, blank: Blank, mask: int
     ) -> dict[int, int]:
         """Replacements for newly revealed tokens of a blank that violate its bounds: slot → token.
 
         `words` and `masked`: number of words begun and of masked slots before this step.
         """
         changed = {}
-        for i in sorted(new, key=lambda i: -new[i].sure):
-            wanted = bool(self.begins[after[i]])
-            too_many = blank.most is not None and words + wanted > blank.most
-            too_few = words + wanted + masked - 1 < blank.least
-            begins = wanted != (too_many or too_few)
+        for i in sorted(new, key=lambda i: -new[i].score):
+            proposed = bool(self.begins[after[i]])
+            too_many = blank.most is not None and words + proposed > blank.most
+            too_few = words + proposed + masked - 1 < blank.least
+            begins = proposed != (too_many or too_few)
             best = new[i].best
-            if begins != wanted:
+            if begins != proposed:
                 changed[i] = mask if best is None else best[begins]
-            if begins == wanted or best is not None:
+            if begins == proposed or best is not None:
                 words, masked = words + begins, masked - 1
         return changed
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Revealed:
     """The score of a revealed token; in the last step also the best tokens that continue and begin a word."""
 
-    sure: float
+    score: float
     best: list[int] | None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ddot.infill.alphabet import SMALL_WORDS
-from ddot.infill.answers import Answers, slots_of
+from ddot.infill.answers import Answers, window_slots
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
 from ddot.infill.request import Request
@@ -71,7 +71,7 @@ def fill_middle(
 
 
 def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -> Steps[Middles]:
-    part = window(request.template, [], model.tokenizer, slots=slots_of(request))
+    part = window(request.template, [], model.tokenizer, slots=window_slots(request))
     letters = unfinished_word(model, *request.template.literals)
     answers = None
     if letters:
@@ -88,7 +88,9 @@ def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -
         middles.append(_cut(middle, request.tokens, stops, model))
     middles = middles or [Middle("", 0)]  # if every fill would hold an avoided word
     is_truncated = is_cut or not (part.begins and part.ends)
-    return Middles(middles, answers.read, is_truncated, answers.reading, answers.seconds - answers.reading)
+    return Middles(
+        middles, answers.prompt_tokens, is_truncated, answers.prefill_seconds, answers.seconds - answers.prefill_seconds
+    )
 
 
 def unfinished_word(model: Model, prefix: str, suffix: str) -> str:
@@ -111,7 +113,9 @@ def _heal(model: Model, request: Request, letters: str) -> Steps[Answers | None]
     prefix, suffix = request.template.literals
     limit = None if request.tokens is None else request.tokens + len(model.tokenizer.encode(" " + letters))
     template = between(prefix.removesuffix(letters), suffix)
-    answers = yield from model.steps(replace(request, template=template, whole=template, begin=letters, tokens=limit))
+    answers = yield from model.steps(
+        replace(request, template=template, whole=template, fill_prefix=letters, tokens=limit)
+    )
     return answers if all(answer.infill.fills[0].startswith(letters) for answer in answers.best) else None
 
 

@@ -1,7 +1,7 @@
 """A model on a GPU whose concurrent requests share forward passes.
 
 One thread runs all requests in turn, a step each. If the model writes its blanks, a request runs on its own and joins
-the standing batch of `infill.passes` as soon as it arrives; with other models, the requests that wait are filled
+the continuous batch of `infill.passes` as soon as it arrives; with other models, the requests that wait are filled
 together. Batches have a fixed shape, so an answer is the same alone and among others.
 """
 

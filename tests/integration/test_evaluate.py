@@ -23,7 +23,7 @@ from ddot.evaluation.rescore import contrast, read_texts
 from ddot.evaluation.run import generate
 from ddot.evaluation.store import Store, append, mend
 from ddot.evaluation.tables import read_rows, render
-from ddot.infill.lengths import roomy
+from ddot.infill.lengths import default_slots
 from ddot.infill.model import Model
 from ddot.methods.insertion import Insertion
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -117,7 +117,9 @@ def test_a_text_does_not_depend_on_those_it_is_filled_with(model, name):
     long = Sentence.of("long", ("boat",) * 60, tuple(range(58)))
     items = [*few, long]
     prompts = [len(item.prompted(model.tokenizer, False).prompt) for item in items]
-    assert roomy(prompts[0], model.denoiser.config.slots) < roomy(prompts[-1], model.denoiser.config.slots)
+    assert default_slots(prompts[0], model.denoiser.config.slots) < default_slots(
+        prompts[-1], model.denoiser.config.slots
+    )
     alone, _ = generate(replace(model, batch=1), items, CONTENDERS[name].filling, located=False, steps=3)
     together, _ = generate(replace(model, batch=8), items, CONTENDERS[name].filling, located=False, steps=3)
     assert alone == together

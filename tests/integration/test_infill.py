@@ -198,7 +198,7 @@ def scripted(toy, monkeypatch):
                 for attempt, (fill, score) in known
             ]
 
-        monkeypatch.setattr(answers, "filled", filled)
+        monkeypatch.setattr(answers, "fill_attempts", filled)
         return toy, asked
 
     return scripted

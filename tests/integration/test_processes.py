@@ -19,7 +19,7 @@ from served import LONG, Served, small_model
 import ddot
 from ddot.infill.engine import GPU, Shape
 from ddot.infill.model import Model
-from ddot.infill.passes import together
+from ddot.infill.passes import shared_work
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.serve import processes
@@ -44,7 +44,7 @@ def pool(model):
 
 @pytest.fixture(scope="module")
 def writing(tmp_path_factory):
-    """The folder of a model that writes, as the embedded one does: requests share a standing batch."""
+    """The folder of a model that writes, as the embedded one does: requests share a continuous batch."""
     return small_model(tmp_path_factory.mktemp("spawned") / "tiny", writes=True)
 
 
@@ -81,7 +81,7 @@ def about(model, _):
 
 def busy(model, _):
     yield []
-    return together(model.engine).busy
+    return shared_work(model.engine).busy
 
 
 def endless(model, path):
@@ -279,7 +279,7 @@ def test_a_gpu_is_shared_by_processes_and_a_cpu_has_one_for_each_core(writing, m
     for many in (None, 3):
         processes.open_pool(lambda name, _: ddot.load(name, "cpu"), str(writing), None, many)
     assert [(spawn.processes, spawn.shape.rows, spawn.capacity) for spawn in asked] == [(2, 32, 64), (3, 22, 66)]
-    assert {spawn.shape.portion for spawn in asked} == {GPU.portion}
+    assert {spawn.shape.logit_chunk for spawn in asked} == {GPU.logit_chunk}
 
 
 class ServedFromProcesses(Served):

@@ -55,7 +55,7 @@ NETWORKS = {
         score=ScoreEntropy(V.size),
     ),
 }
-FOUR = Shape(rows=4, multiple=16, portion=8)
+FOUR = Shape(rows=4, multiple=16, logit_chunk=8)
 
 
 def network(name="lengths", shape=FOUR):
@@ -123,7 +123,7 @@ def test_wider_rows_of_one_are_what_a_batch_has():
 
 def test_the_denoiser_is_left_as_it_was():
     model = network()
-    assert (model.denoiser.chunk, model.engine.model.chunk) == (None, FOUR.portion)
+    assert (model.denoiser.chunk, model.engine.model.chunk) == (None, FOUR.logit_chunk)
     assert model.engine.model.trunk is model.denoiser.trunk
 
 
@@ -174,8 +174,8 @@ def test_files_are_filled_in_batches_with_bad_lines_in_order(tmp_path):
 
 def test_marks_that_stand_apart_are_a_group_of_their_own():
     model = network()
-    loose = [model.engine.is_loose(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
-    assert {True, False} <= set(loose)
+    tokenised = [model.engine.is_tokenised(view(parse(text), TOKENIZER, located=True)) for text in TEXTS]
+    assert {True, False} <= set(tokenised)
 
 
 def test_a_number_of_threads_is_set_back_whoever_comes_first():

@@ -30,7 +30,7 @@ def network(tokenizer, order):
 @pytest.fixture(scope="module", params=["alone", "in batches", "written"])
 def toy(request):
     tokenizer = learn_bpe(SENTENCES * 4, 360)
-    shape = Shape(rows=4, multiple=16, portion=32) if request.param == "in batches" else None
+    shape = Shape(rows=4, multiple=16, logit_chunk=32) if request.param == "in batches" else None
     order = "outline" if request.param == "written" else "surest"
     return Model(network(tokenizer, order), tokenizer, "toy", shape=shape)
 

@@ -11,7 +11,7 @@ from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
 from ddot.core.gap_lengths import CLASSES, class_lengths
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill.engine import ALONE, Engine, Sample, Shape, Window, gap_tokens
+from ddot.infill.engine import CPU, Engine, Sample, Shape, Window, gap_tokens
 from ddot.infill.lengths import choose_lengths, within_bounds
 from ddot.infill.model import Model
 from ddot.infill.scheduler import result_of
@@ -26,7 +26,7 @@ V = TOKENIZER.vocabulary
 KEY = row_keys(0, 1)
 
 
-def engine(shape=ALONE, gap_lengths=True):
+def engine(shape=CPU, gap_lengths=True):
     trunk = LlamaConfig(16, 1, 2, 1, 32, V.rows)
     torch.manual_seed(1)
     net = Denoiser(dataclasses.replace(DenoiserConfig.extended(trunk, V), gap_lengths=gap_lengths)).eval()
@@ -41,7 +41,7 @@ def window(text, located=True, **settings):
 
 
 @pytest.mark.parametrize("terminal", [None, "grid", "random"])
-@pytest.mark.parametrize("shape", [ALONE, Shape(rows=3, multiple=8)], ids=["alone", "in batches"])
+@pytest.mark.parametrize("shape", [CPU, Shape(rows=3, multiple=8)], ids=["alone", "in batches"])
 @torch.no_grad()
 def test_the_network_is_told_the_lengths_that_were_chosen(terminal, shape):
     """At every look while tokens are sampled: after each given token as many slots as it is told, and no others."""

@@ -33,7 +33,7 @@ class Scripted(Model):
             tokens = len(TOKENIZER.encode(fill))
             answers.append(Answer(Infill(request.template.text([fill]), [fill], -1.0), number, tokens))
         yield from ()
-        return Answers(answers, read=7, reading=0.5, seconds=2.0)
+        return Answers(answers, prompt_tokens=7, prefill_seconds=0.5, seconds=2.0)
 
 
 def edited(model, **asked):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ddot.core.codes import BOTH, GLUED, UNKNOWN
 from ddot.core.gap_lengths import CLASSES, LOWEST, class_lengths, length_class
 from ddot.core.records import Example, Prompt
-from ddot.infill.lengths import drawn_length, expected_gap_lengths, gathered, mean_length, rounded
+from ddot.infill.lengths import concentrated, drawn_length, expected_gap_lengths, mean_length, rounded
 
 lengths = st.lists(st.floats(0, 20), min_size=1, max_size=12).map(np.array)
 
@@ -67,14 +67,14 @@ def test_free_prompts_gather_what_is_expected():
     chances = random_chances(5, seed=2)
     spread = mean_length(chances, torch.zeros(5)).double().numpy()
     found = expected_gap_lengths(prompt(is_open, free=True), chances, torch.zeros(5), mean_length)
-    np.testing.assert_allclose(found, gathered(spread, 1 - chances[:, 0].double().numpy()))
+    np.testing.assert_allclose(found, concentrated(spread, 1 - chances[:, 0].double().numpy()))
     assert found.sum() == pytest.approx(spread.sum())
 
 
 @given(lengths, st.data())
 def test_gathering_keeps_the_total_and_takes_the_likeliest_gaps(length, data):
     chance = np.array(data.draw(st.lists(st.floats(0.05, 1), min_size=len(length), max_size=len(length))))
-    found = gathered(length, chance)
+    found = concentrated(length, chance)
     assert found.sum() == pytest.approx(length.sum())
     taken, left = length[found > 0], length[found == 0]
     if length.sum() > 0:
@@ -88,8 +88,8 @@ def test_gathering_keeps_the_total_and_takes_the_likeliest_gaps(length, data):
 
 def test_gathering_by_hand():
     # Expected 2.4 in all; open, the gaps hold 4, 2 and 2. The first half of 4 fits into 2.4, then 4 + 1 does not.
-    np.testing.assert_allclose(gathered(np.array([1.6, 0.4, 0.4]), np.array([0.4, 0.2, 0.2])), [2.4, 0, 0])
-    np.testing.assert_allclose(gathered(np.array([0.2, 3.0, 1.0]), np.array([0.1, 1.0, 1.0])), [0, 3.15, 1.05])
+    np.testing.assert_allclose(concentrated(np.array([1.6, 0.4, 0.4]), np.array([0.4, 0.2, 0.2])), [2.4, 0, 0])
+    np.testing.assert_allclose(concentrated(np.array([0.2, 3.0, 1.0]), np.array([0.1, 1.0, 1.0])), [0, 3.15, 1.05])
 
 
 @given(lengths)

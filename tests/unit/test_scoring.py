@@ -13,7 +13,7 @@ from ddot.core.gap_lengths import CLASSES
 from ddot.core.records import Example, Prompt, Vocabulary
 from ddot.core.rng import row_keys
 from ddot.core.sampling import Leap, MostCertainFirst
-from ddot.infill.scoring import Recorder, length_chances_of, score_of
+from ddot.infill.scoring import Recorder, length_log_probs, score_of
 from ddot.infill.view import View
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -70,13 +70,13 @@ def test_the_length_of_a_gap_counts_for_each_of_its_blanks():
     chances = torch.softmax(torch.randn(4, CLASSES), -1)
     chances[2, 6] = 0.0
     view = view_of([1, 2, 3, 4], [0, 2, 2])  # two blanks share the gap after token 2
-    found = length_chances_of(view, chances, [np.array([1]), np.array([1, 2]), np.array([3, 4, 5])])
+    found = length_log_probs(view, chances, [np.array([1]), np.array([1, 2]), np.array([3, 4, 5])])
     shared = math.log(chances[2, 5])
     assert found.tolist() == pytest.approx([math.log(chances[0, 1]), shared, shared], rel=1e-5)
-    impossible = length_chances_of(view, chances, [np.array([1]), np.array([1, 2, 3]), np.array([3, 4, 5])])
+    impossible = length_log_probs(view, chances, [np.array([1]), np.array([1, 2, 3]), np.array([3, 4, 5])])
     assert np.isfinite(impossible).all()
     assert impossible[1] < -20
-    assert length_chances_of(view, None, [np.array([1])] * 3).tolist() == [0, 0, 0]
+    assert length_log_probs(view, None, [np.array([1])] * 3).tolist() == [0, 0, 0]
 
 
 def test_scores_do_not_favour_short_fills_and_mind_the_length():

@@ -120,7 +120,7 @@ def test_allowed_tokens_are_printable_text_without_inner_space(which, request):
     assert anywhere.sum() > 100
     assert not anywhere[tokenizer.vocabulary.base :].any()
     assert not anywhere[tokenizer.edge]
-    assert set(np.flatnonzero(anywhere)) | set(alphabet.no_text) == set(range(tokenizer.vocabulary.base))
+    assert set(np.flatnonzero(anywhere)) | set(alphabet.non_text) == set(range(tokenizer.vocabulary.base))
     a = tokenizer.encode("a").tolist()
     for token in np.flatnonzero(anywhere).tolist():
         text = tokenizer.decode([*a, token])[1:]  # another way than the alphabet's own
@@ -147,7 +147,7 @@ def test_rules_let_stand_what_fits_there(which, request):
             assert all(piece[0].isalnum() for piece in words)
         if rule == FIRST_AFTER_WORD:
             assert all(not piece[0].isalnum() for piece in words)
-    for mark in alphabet.loose_marks:
+    for mark in alphabet.detached_marks:
         assert alphabet.pieces[mark].startswith(" ")
 
 
@@ -155,7 +155,7 @@ def test_ordinary_text_has_no_clitic_after_a_space(embedded):
     alphabet = Alphabet(embedded)
     apart = {" '", " ’", " 's", " n't", " 'll"} & set(alphabet.pieces)
     assert apart
-    assert all(alphabet.loose[alphabet.pieces.index(piece)] for piece in apart)
+    assert all(alphabet.detached[alphabet.pieces.index(piece)] for piece in apart)
 
 
 def test_spelling_is_decoding(embedded):
@@ -207,7 +207,7 @@ def test_the_network_sees_the_text_with_single_spaces(tokenizer, source):
     ],
 )
 def test_a_blank_between_empty_lines_is_a_paragraph(tokenizer, source, alone):
-    assert list(view(parse(source), tokenizer, True).alone) == alone
+    assert list(view(parse(source), tokenizer, True).own_paragraph) == alone
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_blank_between_empty_lines_is_a_paragraph(tokenizer, source, alone):
     ],
 )
 def test_a_blank_is_between_sentences_where_one_ends_and_another_begins(tokenizer, source, between):
-    assert list(view(parse(source), tokenizer, True).between) == between
+    assert list(view(parse(source), tokenizer, True).between_sentences) == between
 
 
 def test_free_words_leave_every_gap_between_words_open(tokenizer):
@@ -277,7 +277,12 @@ def sample(alphabet, tokenizer, spans, L, reveal, model, steps):
             x[row, span.start : span.stop], hint[row, span.start : span.stop] = v.mask, NOT_PROMPT
     z = torch.linspace(-1, 1, L).expand(len(spans), L)
     start = State(x, z, hint, torch.full_like(x, -1), torch.ones(len(spans)))
-    restrictions = (without(v.pad, v.sep), without_echo(v), Pieces(alphabet, spans, L), without(*alphabet.loose_marks))
+    restrictions = (
+        without(v.pad, v.sep),
+        without_echo(v),
+        Pieces(alphabet, spans, L),
+        without(*alphabet.detached_marks),
+    )
     within = WithinWords(reveal, alphabet, spans)
     keys = row_keys(steps, len(spans))
     return list(reverse(model, start, time_grid(steps), v, keys, within, restrictions=restrictions))
@@ -296,7 +301,7 @@ REVEALS = {
 @pytest.mark.parametrize("name", REVEALS)
 @pytest.mark.parametrize("sort", ["random", "begins", "goes on", "one word"])
 def test_bounds_hold_for_every_length_and_any_scores(alphabet, tokenizer, name, sort):
-    begins, goes_on = (np.flatnonzero(some).tolist() for some in (alphabet.begins, alphabet.goes_on))
+    begins, goes_on = (np.flatnonzero(some).tolist() for some in (alphabet.begins, alphabet.continues))
     favourites = {"random": [], "begins": begins, "goes on": goes_on, "one word": begins[:1]}[sort]
     first = itertools.cycle((FIRST_APART, FIRST_AFTER_WORD, FIRST_GLUED))
     # Every pair of bounds and every number of tokens that the planner may give to it, two blanks a row.
@@ -319,7 +324,7 @@ def test_bounds_hold_for_every_length_and_any_scores(alphabet, tokenizer, name, 
             assert (tokens < tokenizer.vocabulary.base).all()  # nothing is left masked
             words = alphabet.spell(tokens).split()
             assert span.blank.least <= len(words) <= (span.blank.most or len(tokens))
-            assert not set(tokens.tolist()) & {*alphabet.no_text, *alphabet.loose_marks}
+            assert not set(tokens.tolist()) & {*alphabet.non_text, *alphabet.detached_marks}
             rules = [span.first + 4] + [LATER + 4 * span.blank.counted] * (len(tokens) - 1)
             if span.blank.counted:
                 assert all(alphabet.allowed[rule, token] for rule, token in zip(rules, tokens, strict=True))
@@ -341,7 +346,7 @@ def test_words_are_only_changed_where_bounds_want_it(alphabet, tokenizer):
 
 def test_the_only_token_left_is_taken_even_beside_itself(tokenizer):
     alphabet = Alphabet(tokenizer)
-    word = int(np.flatnonzero(alphabet.begins & ~alphabet.loose)[0])
+    word = int(np.flatnonzero(alphabet.begins & ~alphabet.detached)[0])
     alphabet.allowed = torch.zeros_like(alphabet.allowed)
     alphabet.allowed[:, word] = True
     spans = [[Span(0, 4, FIRST_APART, Blank(4, 4))]]

@@ -15,7 +15,7 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.infill.alphabet import FIRST_APART, FIRST_GLUED, LATER, Alphabet
 from ddot.infill.template import Blank
 from ddot.infill.view import Span
-from ddot.infill.word_rules import Fresh, Pieces, WithinWords
+from ddot.infill.word_rules import Pieces, RepetitionPenalty, WithinWords
 
 TOKENIZER = learn_bpe(["The ferry left at 7.40, half empty, and nobody waved from the old pier."] * 4, 400)
 ALPHABET = Alphabet(TOKENIZER)
@@ -99,13 +99,13 @@ def test_the_first_slot_of_a_blank_has_a_rule_of_its_own():
 
 
 def test_words_that_stand_there_tire_in_their_own_row():
-    """Three nats for a telling word of the same row, nothing for others."""
-    word = int(np.flatnonzero(ALPHABET.telling.numpy())[0])
+    """Three nats for a content word of the same row, nothing for others."""
+    word = int(np.flatnonzero(ALPHABET.content.numpy())[0])
     x = torch.full((2, 4), V.mask)
     x[0, 0] = word
     state = State(x, torch.zeros(2, 4), torch.zeros_like(x), x * 0 - 1, torch.ones(2))
     before = Wants(np.arange(V.base))(state)
-    change = before.log_score - Fresh(ALPHABET)(state, before).log_score
+    change = before.log_score - RepetitionPenalty(ALPHABET)(state, before).log_score
     wanted = torch.zeros_like(change)
     wanted[:3, word] = 3.0  # the first three masked slots are those of row 0
     torch.testing.assert_close(change, wanted)
@@ -113,6 +113,6 @@ def test_words_that_stand_there_tire_in_their_own_row():
 
 @pytest.mark.parametrize("letters", ["", " ", " the", "e", "x", "…"])
 def test_tokens_that_begin_with_letters(letters):
-    text = ALPHABET.begins | ALPHABET.goes_on
+    text = ALPHABET.begins | ALPHABET.continues
     wanted = {piece for row, piece in enumerate(ALPHABET.pieces) if text[row] and piece.startswith(letters)}
     assert {ALPHABET.pieces[token] for token in ALPHABET.beginning_with(letters)} == wanted

@@ -25,15 +25,15 @@ from ddot.infill import answers as answering
 from ddot.infill import writing
 from ddot.infill.answers import Attempt, _best, answers
 from ddot.infill.draft import gaps
-from ddot.infill.engine import ALONE, Engine, Filled, Shape, Window
+from ddot.infill.engine import CPU, Engine, Filled, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, Pool, Race, Rows, Together, _race, drawn
-from ddot.infill.reading import Coming, Graph, Line, Slot
+from ddot.infill.passes import Candidate, Pool, Pruning, Rows, SharedWork, _prune, sample
+from ddot.infill.reading import AsyncCopy, Graph, Reader, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import parse
 from ddot.infill.view import view
-from ddot.infill.writing import forced, judge, write
+from ddot.infill.writing import fill_log_probs, score_fills, write
 from ddot.methods.layout import in_line
 from ddot.methods.outline import Outline
 from ddot.network.denoiser import Denoiser, DenoiserConfig
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("few_candidates")
 SENTENCES = ["The lamp in the hall was lit, and the door stood open.", "Nobody answered at first; then a dog barked."]
 TOKENIZER = learn_bpe(SENTENCES * 4, 360)
 V = TOKENIZER.vocabulary
-EIGHT = Shape(rows=8, multiple=16, portion=8)  # of which two are read at a time
+EIGHT = Shape(rows=8, multiple=16, logit_chunk=8)  # of which two are read at a time
 TEXTS = [
     "The lamp ___ open.",
     "Nobody ___{2,5} at first; ___ barked ___{1}.",
@@ -68,10 +68,10 @@ def network(seed=3, std=0.3):
 
 NETWORK = network()
 ALPHABET = Engine(NETWORK, TOKENIZER).alphabet
-MODELS = {shape: Model(NETWORK, TOKENIZER, "toy", shape=shape) for shape in (ALONE, EIGHT)}
+MODELS = {shape: Model(NETWORK, TOKENIZER, "toy", shape=shape) for shape in (CPU, EIGHT)}
 
 
-def model(shape=ALONE):
+def model(shape=CPU):
     return MODELS[shape]
 
 
@@ -101,15 +101,15 @@ def test_reading_with_the_cache_is_reading_at_once(masked):
     candidates = [Candidate(window(text), Engine(NETWORK, TOKENIZER)) for text in TEXTS[:2]]
     rows = [[*each.outline, *map(Slot, each.draft.given)] for each in candidates]
     a, b = (each.offset for each in candidates)
-    line = Line(NETWORK, 2, masked)
-    line.read([rows[0][: a + 1], rows[1][:b]], [0, 0], b + 4)
-    line.read([rows[0][a + 1 : a + 2], rows[1][b : b + 3]], [a + 1, b], 3)
-    line.keep(torch.tensor([1, 0, 1]))
+    reader = Reader(NETWORK, 2, masked)
+    reader.read([rows[0][: a + 1], rows[1][:b]], [0, 0], b + 4)
+    reader.read([rows[0][a + 1 : a + 2], rows[1][b : b + 3]], [a + 1, b], 3)
+    reader.select(torch.tensor([1, 0, 1]))
     rows = [rows[1], rows[0], rows[1]]
-    line.read([[Slot(5), Slot(6)], [], []], [b + 3, 0, 0], 2)
-    line.forget(0, b + 3)
+    reader.read([[Slot(5), Slot(6)], [], []], [b + 3, 0, 0], 2)
+    reader.truncate(0, b + 3)
     ends = (b + 3, b + 6), (a + 2, a + 6), (b + 3, b + 5)
-    hidden = line.read([row[slice(*end)] for row, end in zip(rows, ends, strict=True)], [end[0] for end in ends], 4)
+    hidden = reader.read([row[slice(*end)] for row, end in zip(rows, ends, strict=True)], [end[0] for end in ends], 4)
     for row, (_, last) in enumerate(ends):
         assert torch.allclose(hidden[row, -1], whole_pass(rows[row][:last])[-1], atol=1e-4)
 
@@ -118,10 +118,10 @@ def test_reading_with_the_cache_is_reading_at_once(masked):
 def plainly(text):
     """The greedy fills of a text, every token from a pass over the whole row."""
     one = Candidate(window(text), Engine(NETWORK, TOKENIZER))
-    cost, rules = one.engine.fresh.cost, one.engine.rules
+    cost, rules = one.engine.repetition_penalty.cost, one.engine.rules
     while not one.draft.done:
         draft = one.draft
-        told = zip(draft.text, draft.lengths, strict=True)
+        told = zip(draft.text, draft.told_lengths, strict=True)
         logits = NETWORK.logits(whole_pass([*one.outline, *itertools.starmap(Slot, told)])[-1:])[0]
         there = [*one.window.view.prompt.example.tokens, *draft.text]
         tired = torch.zeros_like(logits)
@@ -129,13 +129,13 @@ def plainly(text):
         may = rules[draft.rule()].clone()
         may[draft.forbidden()] = False
         token = int((logits - tired).masked_fill(~may, -torch.inf).argmax())
-        draft.read = len(draft.text)
+        draft.n_read = len(draft.text)
         likely = torch.log_softmax(logits, -1)
         draft.take(token, float(likely[token]), float(likely[V.sep]))
     return one.by_blank()
 
 
-@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
+@pytest.mark.parametrize("shape", [CPU, EIGHT], ids=["alone", "in batches"])
 @pytest.mark.parametrize("text", TEXTS[:7])
 @torch.no_grad()
 def test_the_greedy_candidate_is_what_a_plain_loop_writes(text, shape):
@@ -179,7 +179,7 @@ def test_bounds_hold_whatever_the_network_says(parts, end, seed, n):
 
 WANTS = {
     "begin": ALPHABET.begins,
-    "go on": ALPHABET.goes_on,
+    "go on": ALPHABET.continues,
     "marks": ALPHABET.mark | ALPHABET.closes,
     "spaces": ALPHABET.space,
     "end": np.arange(V.rows) == V.sep,
@@ -200,17 +200,17 @@ def test_bounds_hold_for_a_network_that_wants_one_sort_of_tokens(parts, end, wan
     one = Candidate(window("".join(map("".join, parts)) + end, tokens=tokens), model().engine)
     draft, rules = one.draft, one.engine.rules.numpy()
     while not draft.done:
-        draft.read = len(draft.text)
-        draft.hurried |= rng.random() < 0.02
+        draft.n_read = len(draft.text)
+        draft.past_deadline |= rng.random() < 0.02
         allowed = rules[draft.rule()].copy()
         allowed[draft.forbidden()] = False
         liked = np.flatnonzero(allowed & WANTS[wants])
         draft.take(int(rng.choice(liked if len(liked) else np.flatnonzero(allowed))), -1.0, -9 * rng.random())
     fills = one.by_blank()[0]
-    assert sum(map(len, fills)) == sum(len(each.tokens) for each in draft.written)  # nothing is lost on the way
+    assert sum(map(len, fills)) == sum(len(each.tokens) for each in draft.fills)  # nothing is lost on the way
     for blank, fill in zip(one.window.blanks, fills, strict=True):
         assert blank.holds(ALPHABET.spell(fill))
-        assert not blank.least or ALPHABET.says[fill].any()
+        assert not blank.least or ALPHABET.wordlike[fill].any()
 
 
 @settings(max_examples=12, deadline=None)
@@ -229,13 +229,13 @@ def test_bounds_hold_in_a_hurry(text, seconds, tokens):
 def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
     windows, engine = [window(text, draw=draw) for draw in range(3)], Engine(NETWORK, TOKENIZER)
     written = result_of(write(windows, engine)).values()
-    judged = result_of(judge(windows, [each.tokens for each in written], engine))
+    judged = result_of(score_fills(windows, [each.tokens for each in written], engine))
     for one, other in zip(written, judged, strict=True):
         assert one.scores == pytest.approx(other.scores, abs=1e-4)
         assert all(V.sep not in tokens for tokens in one.tokens)
 
 
-@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
+@pytest.mark.parametrize("shape", [CPU, EIGHT], ids=["alone", "in batches"])
 @torch.no_grad()
 def test_a_candidate_gives_up_where_one_that_is_written_can_hardly_be_beaten(shape):
     """Those that do are the ones found by applying the rule, token by token, to candidates written to their end."""
@@ -244,8 +244,8 @@ def test_a_candidate_gives_up_where_one_that_is_written_can_hardly_be_beaten(sha
         engine = Engine(network(seed), TOKENIZER, shape)
         whole = [Candidate(window(text, draw=draw), engine) for draw in range(6)]
         result_of(writing._write(whole, engine))
-        chances = [each.draft.written[0].all_chances for each in whole]
-        if [each.draft.draws for each in whole] != list(map(len, chances)):
+        chances = [each.draft.fills[0].all_log_probs for each in whole]
+        if [each.draft.n_draws for each in whole] != list(map(len, chances)):
             continue  # one was cut
         alive = set(range(6))
         for now in range(1, max(map(len, chances))):
@@ -274,32 +274,32 @@ def test_candidates_race_where_one_place_is_written():
         for how, wanted in ((Settings(), races), (Settings(n=3), races), (Settings(avoid=("never",)), False)):
             one = dataclasses.replace(window(text), settings=how)
             candidates = [Candidate(dataclasses.replace(one, draw=draw), engine) for draw in range(8)]
-            writing._let_race(candidates)
-            assert [each.race is not None for each in candidates] == [wanted] * 8
+            writing._enable_pruning(candidates)
+            assert [each.pruning is not None for each in candidates] == [wanted] * 8
     hurried = Candidate(window(TEXTS[0], seconds=1.0), engine)
-    writing._let_race([hurried])
-    assert hurried.race is None
+    writing._enable_pruning([hurried])
+    assert hurried.pruning is None
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_whoever_is_behind_stays_behind_and_stops_where_one_is_wanted(n):
-    engine, shared = Engine(NETWORK, TOKENIZER), Race()
+    engine, shared = Engine(NETWORK, TOKENIZER), Pruning()
     lamp, door = (ALPHABET.token_of[word] for word in (" lamp", " door"))
     good, late = (Candidate(window("The ___ open.", n=n), engine) for _ in range(2))
-    good.race = late.race = shared
+    good.pruning = late.pruning = shared
     good.draft.take(lamp, -1.0, -1.0)
     good.draft.take(V.sep, -0.5, -0.5)
     late.draft.take(lamp, -9.0, -1.0)
-    _race([late, good])
+    _prune([late, good])
     assert shared.best == pytest.approx(-1.5 + 2 * 0.75)
-    assert (good.behind, late.behind, late.gave_up, late.draft.done) == (False, True, n == 1, n == 1)
+    assert (good.trailing, late.trailing, late.pruned, late.draft.done) == (False, True, n == 1, n == 1)
     if n > 1:
         for number in range(20):
             late.draft.take((door, lamp)[number % 2], 0.0, -1.0)
-        _race([late])
-        assert late.behind
+        _prune([late])
+        assert late.trailing
         late.draft.take(V.sep, 0.0, 0.0)
-        _race([late])
+        _prune([late])
         assert late.draft.fluency() > shared.best == good.draft.fluency()
 
 
@@ -330,10 +330,10 @@ def test_the_answer_that_one_gets_is_among_several_though_others_give_up():
 )
 def test_a_place_is_filled_at_a_time_and_later_ones_see_what_was_written(text, fills, then):
     attempt = Attempt(Model.request(text), 0)
-    first = attempt.window(TOKENIZER, one_place=True)
-    assert (first.now, len(first.blanks)) == (len(fills), text.count("___"))
+    first = attempt.window(TOKENIZER, one_gap=True)
+    assert (first.n_filled, len(first.blanks)) == (len(fills), text.count("___"))
     attempt.take(Filled([TOKENIZER.encode(fill) for fill in fills], [0.0] * len(fills), 0.0), fills)
-    second = attempt.window(TOKENIZER, one_place=True)
+    second = attempt.window(TOKENIZER, one_gap=True)
     whole = view(parse(then), TOKENIZER, True)
     assert second.view.prompt.example.tokens.tolist() == whole.prompt.example.tokens.tolist()
     assert second.view.after == whole.after
@@ -351,33 +351,33 @@ def test_near_rivals_go_on_equal_texts_count_once_and_further_candidates_do_not_
     lamp, door = (ALPHABET.token_of[word] for word in (" lamp", " door"))
     good, twin, further, near, late = (Candidate(window("The ___ open.", n=2), engine) for _ in range(5))
     further.window = dataclasses.replace(further.window, draw=20)
-    race = Race()
+    race = Pruning()
     for each in (good, twin, further, near, late):
-        each.race = race
+        each.pruning = race
     for each, token, chance in ((good, lamp, -1.0), (twin, lamp, -1.0), (near, door, -2.0), (late, door, -9.0)):
         each.draft.take(token, chance, -1.0)
     for each in (good, twin):
         each.draft.take(V.sep, -0.5, -0.5)
-    _race([good, twin, near, late])
-    assert (near.behind, late.behind, late.gave_up) == (False, True, False)  # only one text is ahead of it
+    _prune([good, twin, near, late])
+    assert (near.trailing, late.trailing, late.pruned) == (False, True, False)  # only one text is ahead of it
     further.draft.take(door, 5.0, -1.0)
     further.draft.take(V.sep, -0.5, -0.5)
-    _race([further, near, late])
+    _prune([further, near, late])
     assert race.best == pytest.approx(0.0)
-    assert (near.behind, late.gave_up) == (False, True)
+    assert (near.trailing, late.pruned) == (False, True)
 
 
 def test_what_follows_a_place_counts_once():
     one = window("The ___ ___ hall ___ open.")
     fills = [TOKENIZER.encode(" lamp"), TOKENIZER.encode(" in"), TOKENIZER.encode(" was")]
     with torch.no_grad():
-        ((first, second, third),) = result_of(writing._ahead([one], [fills], Engine(NETWORK, TOKENIZER)))
+        ((first, second, third),) = result_of(writing._lookahead([one], [fills], Engine(NETWORK, TOKENIZER)))
     assert (len(first), len(second), len(third)) == (0, 1, 2)
 
 
 def test_a_fill_is_drawn_at_a_temperature_and_chosen_without():
     for how, wanted in ((Settings(), 6), (Settings(temperature=1.0), 1)):
-        assert answering._alone(dataclasses.replace(window(TEXTS[0]), settings=how)) == wanted
+        assert answering._candidates_for_one(dataclasses.replace(window(TEXTS[0]), settings=how)) == wanted
 
 
 def test_more_candidates_have_numbers_of_their_own(monkeypatch):
@@ -398,10 +398,10 @@ def test_more_candidates_have_numbers_of_their_own(monkeypatch):
 
 
 def test_what_follows_a_place_is_known_up_to_the_next_one():
-    one = window("The ___ hall ___ open.", now=1)
+    one = window("The ___ hall ___ open.", n_filled=1)
     (hall,) = TOKENIZER.encode(" hall").tolist()
-    text = writing._with_text_after(one, [np.array([5, 6])], V.sep)
-    assert [token for _, token, _ in text.at] == [hall]
+    text = writing._filled_text(one, [np.array([5, 6])], V.sep)
+    assert [token for _, token, _ in text.targets] == [hall]
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -414,8 +414,8 @@ def test_whoever_gives_up_would_not_have_been_among_the_best(n):
         result_of(writing._write(whole, engine))
         left = result_of(write(windows, engine))
     fluency = {number: each.draft.fluency() for number, each in enumerate(whole)}
-    bar = sorted({tuple(whole[i].draft.written[0].tokens): fluency[i] for i in left}.values())[-n:][0]
-    partly = {i: min(itertools.accumulate(c + 0.75 for c in whole[i].draft.written[0].all_chances)) for i in fluency}
+    bar = sorted({tuple(whole[i].draft.fills[0].tokens): fluency[i] for i in left}.values())[-n:][0]
+    partly = {i: min(itertools.accumulate(c + 0.75 for c in whole[i].draft.fills[0].all_log_probs)) for i in fluency}
     assert n <= len(left) < 20
     assert all(partly[i] < bar - 3 for i in fluency if i not in left)
 
@@ -445,7 +445,7 @@ def together(engine, requests, after=1):
 
 
 @pytest.mark.parametrize("after", [1, 3, 7])
-def test_requests_that_join_a_standing_batch_get_the_bits_they_get_alone(after):
+def test_requests_that_join_a_continuous_batch_get_the_bits_they_get_alone(after):
     requests = [model(EIGHT).request(text, Settings(n=n, seed=n)) for text in TEXTS for n in (1, 2)]
     with torch.inference_mode():
         alone = [result_of(answers([request], model(EIGHT).engine))[0].best for request in requests]
@@ -462,7 +462,7 @@ def test_requests_that_join_a_standing_batch_get_the_bits_they_get_alone(after):
     assert shared < 0.7 * len(passes)  # a batch has rows for four of them
 
 
-def test_whoever_leaves_a_standing_batch_frees_its_rows():
+def test_whoever_leaves_a_continuous_batch_frees_its_rows():
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     requests = [model(EIGHT).request(text) for text in TEXTS[:2]]
     with torch.inference_mode():
@@ -470,7 +470,7 @@ def test_whoever_leaves_a_standing_batch_frees_its_rows():
         for _ in range(3):
             next(leaving), next(staying)
         leaving.close()
-        (pool,) = engine.together.pools.values()
+        (pool,) = engine.shared_work.pools.values()
         rows = {id(each.window.view) for each in pool.rows if each is not None}
         assert len(rows) == 1
         assert result_of(staying)[0].best == result_of(answers([requests[1]], model(EIGHT).engine))[0].best
@@ -483,35 +483,35 @@ def test_steps_that_end_in_the_middle_of_a_pass_of_others_stop_nobody(where, mon
     requests = [model(EIGHT).request(text) for text in ("The lamp ___{1} open.", "The dog ___{5} open.")]
     alone = result_of(model(EIGHT).steps(requests[1])).best
     leaving = answers([requests[0]], engine)
-    done, choose, plainly = [], Pool.choose, writing._plainly
+    done, choose, plainly = [], Pool.choose, writing._score_texts
 
     def fill():
         with torch.inference_mode():
             next(leaving)
-            while where == "judged" and not engine.together.texts:
+            while where == "judged" and not engine.shared_work.pending:
                 next(leaving)
             if where == "written":
                 monkeypatch.setattr(Pool, "choose", lambda *given: leaving.close() or choose(*given))
             else:
-                monkeypatch.setattr(writing, "_plainly", lambda *given: leaving.close() or plainly(*given))
+                monkeypatch.setattr(writing, "_score_texts", lambda *given: leaving.close() or plainly(*given))
             done.append(result_of(answers([requests[1]], engine))[0].best)
 
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
     thread.join(60)
     assert done == [alone]
-    assert not engine.together.busy
-    assert engine.together.texts == []
+    assert not engine.shared_work.busy
+    assert engine.shared_work.pending == []
 
 
-def test_a_standing_batch_that_fails_is_replaced():
+def test_a_continuous_batch_that_fails_is_replaced():
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     requests = [model(EIGHT).request(text) for text in TEXTS[:3]]
     with torch.inference_mode():
         first, second = (answers([request], engine) for request in requests[:2])
         for _ in range(3):
             next(first), next(second)
-        (pool,) = engine.together.pools.values()
+        (pool,) = engine.shared_work.pools.values()
         pool.read_slots, kept = None, weakref.ref(pool)
         with pytest.raises(TypeError):
             result_of(first)
@@ -525,10 +525,10 @@ def test_a_standing_batch_that_fails_is_replaced():
 
 def test_families_get_rows_in_the_order_in_which_they_came(monkeypatch):
     """One that needs most of the rows is not kept waiting by small ones that come after it."""
-    came, begun, add, read = [], [], Pool.add, Pool._read
+    came, begun, add, read = [], [], Pool.add, Pool._prefill
     monkeypatch.setattr(Pool, "add", lambda pool, family: came.append(family[0]) or add(pool, family))
     monkeypatch.setattr(
-        Pool, "_read", lambda pool, some, *rest: begun.extend(each[0] for each in some) or read(pool, some, *rest)
+        Pool, "_prefill", lambda pool, some, *rest: begun.extend(each[0] for each in some) or read(pool, some, *rest)
     )
     requests = [model(EIGHT).request("The lamp ___{4} open.", Settings(n=20 if i == 9 else 1)) for i in range(30)]
     with torch.inference_mode():
@@ -542,17 +542,17 @@ def test_content_words_given_or_written_become_dearer_in_their_row_alone():
     rows = Rows(engine, [None, *(Candidate(window("The lamp ___{9} open.", draw=draw), engine) for draw in range(3))])
     generator = torch.Generator().manual_seed(1)
     for _ in range(6):
-        counts = [0, *(len(each.next_slots) for each in rows.rows[1:])]
+        counts = [0, *(len(each.unread_slots) for each in rows.rows[1:])]
         rows.choose(3 * torch.randn(4, 32, generator=generator), counts)
     for row, each in enumerate(rows.rows):
-        there = torch.zeros_like(engine.fresh.cost, dtype=torch.bool)
+        there = torch.zeros_like(engine.repetition_penalty.cost, dtype=torch.bool)
         there[each.draft.given + each.draft.text if each else []] = True
-        assert torch.equal(rows.tired[row], engine.fresh.cost * there)
-    assert (rows.tired[1:] > 0).sum(1).unique().numel() > 1
+        assert torch.equal(rows.penalties[row], engine.repetition_penalty.cost * there)
+    assert (rows.penalties[1:] > 0).sum(1).unique().numel() > 1
 
 
-def test_standing_batches_of_widths_not_used_for_long_are_forgotten():
-    shared = Together(Engine(NETWORK, TOKENIZER, EIGHT))
+def test_continuous_batches_of_widths_not_used_for_long_are_forgotten():
+    shared = SharedWork(Engine(NETWORK, TOKENIZER, EIGHT))
     busy = shared.pool(1)
     busy.waiting.append([None])
     for columns in range(2, 12):
@@ -568,21 +568,21 @@ def test_standing_batches_of_widths_not_used_for_long_are_forgotten():
     assert shared.passes == 110  # a clock, by which others wait: it never goes back
 
 
-def test_the_rows_of_a_standing_batch_that_is_forgotten_leave_memory_at_once():
+def test_the_rows_of_a_continuous_batch_that_is_forgotten_leave_memory_at_once():
     """Without a search for cycles, which may come much later: a GPU's memory fills up before."""
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     with torch.inference_mode():
         result_of(write([window(TEXTS[0])], engine))
-    kept = [weakref.ref(pool.standing) for pool in engine.together.pools.values()]
+    kept = [weakref.ref(pool.reader) for pool in engine.shared_work.pools.values()]
     gc.disable()
     try:
-        engine.together.pools.clear()
+        engine.shared_work.pools.clear()
         assert [each() for each in kept] == [None]
     finally:
         gc.enable()
 
 
-def test_texts_of_one_width_share_a_standing_batch_however_many_widths_a_list_has(monkeypatch):
+def test_texts_of_one_width_share_a_continuous_batch_however_many_widths_a_list_has(monkeypatch):
     made, init = [], Pool.__init__
     monkeypatch.setattr(
         Pool, "__init__", lambda pool, engine, columns: made.append(columns) or init(pool, engine, columns)
@@ -594,7 +594,7 @@ def test_texts_of_one_width_share_a_standing_batch_however_many_widths_a_list_ha
 
 
 def test_graphs_of_sizes_not_used_for_long_are_forgotten():
-    shared = Together(Engine(NETWORK, TOKENIZER, EIGHT))
+    shared = SharedWork(Engine(NETWORK, TOKENIZER, EIGHT))
     often = shared.graph((0,), len)
     for number in range(1, 2_000):
         seldom = shared.graph((number, 16, 6), len)
@@ -612,9 +612,9 @@ def test_threads_that_fill_with_one_model_get_the_bits_they_get_alone():
 
 
 def test_texts_written_in_the_same_pass_are_judged_together(monkeypatch):
-    plainly, judged = writing._plainly, []
+    plainly, judged = writing._score_texts, []
     monkeypatch.setattr(
-        writing, "_plainly", lambda families, *rest: judged.append(len(families)) or plainly(families, *rest)
+        writing, "_score_texts", lambda families, *rest: judged.append(len(families)) or plainly(families, *rest)
     )
     with torch.inference_mode():
         together(Engine(NETWORK, TOKENIZER, EIGHT), [model(EIGHT).request(TEXTS[0])] * 4, after=0)
@@ -625,18 +625,18 @@ def test_others_are_written_while_numbers_are_on_their_way(monkeypatch):
     """As on a GPU; whoever is alone waits for them at once."""
     passed = []  # passes of the batch while numbers were on their way
 
-    class Slow(Coming):
+    class Slow(AsyncCopy):
         def __init__(self, numbers):
             super().__init__(numbers)
-            self.asked, self.since = 0, engine.together.passes
+            self.asked, self.since = 0, engine.shared_work.passes
 
         @property
-        def here(self):
+        def ready(self):
             self.asked += 1
-            passed.append(engine.together.passes - self.since)
+            passed.append(engine.shared_work.passes - self.since)
             return self.asked > 4
 
-    monkeypatch.setattr(writing, "Coming", Slow)
+    monkeypatch.setattr(writing, "AsyncCopy", Slow)
     requests = [model(EIGHT).request(text) for text in TEXTS]
     with torch.inference_mode():
         engine = model(EIGHT).engine
@@ -651,14 +651,14 @@ def test_others_are_written_while_numbers_are_on_their_way(monkeypatch):
 def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     requests = [model(EIGHT).request(text) for text in ("The lamp ___ open.", "The dog ___ open.")]
-    plainly, failures = writing._plainly, [ValueError("no memory")]
+    plainly, failures = writing._score_texts, [ValueError("no memory")]
 
     def failing(*given):
         if failures:
             raise failures.pop()
         return plainly(*given)
 
-    monkeypatch.setattr(writing, "_plainly", failing)
+    monkeypatch.setattr(writing, "_score_texts", failing)
     with torch.inference_mode():
         first, second = (answers([request], engine) for request in requests)
         found, errors = {}, 0
@@ -687,14 +687,14 @@ def test_nobody_waits_for_one_who_has_stopped_reading():
             next(stopped)
         steps = answers([model(EIGHT).request(TEXTS[3])], engine)
         assert len(list(itertools.islice(steps, 500))) < 500
-        assert engine.together.busy  # the one that has stopped is not done
+        assert engine.shared_work.busy  # the one that has stopped is not done
 
 
 def test_whoever_leaves_or_fails_takes_its_texts_along(monkeypatch):
     """Texts of one size fail whenever they are judged, and those of another are judged all the same."""
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     long = model(EIGHT).request(" ".join(["hall"] * 20) + " ___{1} open.")
-    plainly, failed = writing._plainly, []
+    plainly, failed = writing._score_texts, []
 
     def failing(families, size, engine):
         if size[0] > 16:
@@ -702,22 +702,22 @@ def test_whoever_leaves_or_fails_takes_its_texts_along(monkeypatch):
             raise MemoryError
         return plainly(families, size, engine)
 
-    monkeypatch.setattr(writing, "_plainly", failing)
+    monkeypatch.setattr(writing, "_score_texts", failing)
     with torch.inference_mode():
         leaving = answers([long], engine)
-        while engine.together is None or not engine.together.texts:
+        while engine.shared_work is None or not engine.shared_work.pending:
             next(leaving)
         leaving.close()
-        assert engine.together.texts == []
+        assert engine.shared_work.pending == []
         first = answers([long], engine)
-        while not engine.together.texts:
+        while not engine.shared_work.pending:
             next(first)
         beside = result_of(answers([model(EIGHT).request(TEXTS[3])], engine))[0].best
         assert beside == result_of(answers([model(EIGHT).request(TEXTS[3])], model(EIGHT).engine))[0].best
         assert failed == []
         with pytest.raises(MemoryError):
             result_of(first)
-        assert engine.together.texts == []
+        assert engine.shared_work.pending == []
 
 
 def test_a_computation_gets_its_tensors_on_the_device_it_runs_on():
@@ -725,18 +725,18 @@ def test_a_computation_gets_its_tensors_on_the_device_it_runs_on():
     assert where(torch.zeros(2), torch.ones(3), device=torch.device("meta")) == ["meta", "meta"]
 
 
-@pytest.mark.parametrize("shape", [ALONE, EIGHT], ids=["alone", "in batches"])
+@pytest.mark.parametrize("shape", [CPU, EIGHT], ids=["alone", "in batches"])
 def test_texts_are_judged_on_the_device_of_the_network(shape, monkeypatch):
     engine = Engine(network(), TOKENIZER, shape)
     engine.model.to("meta")
-    text = writing._with_text_after(window(TEXTS[0]), [np.array([5, 6])], V.sep)
+    text = writing._filled_text(window(TEXTS[0]), [np.array([5, 6])], V.sep)
 
-    def take(line, new):
-        raise KeyError(line.x.device.type, new.device.type)
+    def forward(reader, packed):
+        raise KeyError(reader.x.device.type, packed.device.type)
 
-    monkeypatch.setattr(Line, "take", take)
+    monkeypatch.setattr(Reader, "forward", forward)
     with pytest.raises(KeyError, match="'meta', 'meta'"):
-        writing._plainly([[text]], (16, 16, 6), engine)
+        writing._score_texts([[text]], (16, 16, 6), engine)
 
 
 def test_one_answer_alone_is_among_several_and_best_first():
@@ -781,7 +781,7 @@ def test_a_row_is_laid_out_as_training_lays_out_a_text_of_that_length():
         row_keys(0, 1),
         V,
     )
-    mine = [*one.outline, *one.next_slots]
+    mine = [*one.outline, *one.unread_slots]
     trained = zip(slots.x_0[0].tolist(), slots.gap_length[0].tolist(), slots.hint[0].tolist(), strict=True)
     assert mine == list(itertools.starmap(Slot, trained))[: len(mine)]
 
@@ -797,7 +797,7 @@ def test_candidates_draw_numbers_of_their_own():
 
 def test_a_fill_begins_with_the_letters_given():
     for letters in ("la", "stoo", "Nobo"):
-        request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=None), begin=letters)
+        request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=None), fill_prefix=letters)
         with torch.inference_mode():
             (found,) = result_of(answers([request], model().engine))
         assert found.best[0].infill.fills[0].startswith(letters)
@@ -822,12 +822,12 @@ def test_no_word_is_glued_to_the_last_that_is_asked_for(text):
         for found in result_of(write(windows, Engine(network(seed), TOKENIZER))).values():
             fill = ALPHABET.spell(found.tokens[0])
             assert not re.search(r"[.,;:!?][^\W\d_]", fill.split()[-1]), fill
-            if gap.whole and len(found.tokens[0]) < gap.most:
+            if gap.ends_sentence and len(found.tokens[0]) < gap.max_tokens:
                 assert fill.rstrip("\"'”’)").endswith((".", "!", "?", "…", ":")), fill
-    assert gap.whole == ("answered" in text)
+    assert gap.ends_sentence == ("answered" in text)
     engine = Engine(NETWORK, TOKENIZER)
     draft = Candidate(one, engine).draft
-    for number in range(gap.blank.most):
+    for number in range(gap.bounds.most):
         draft.take(ALPHABET.token_of[" lamp" if number % 2 else " door"], -1.0, -1.0)
     assert engine.rules[draft.rule()].numpy()[ALPHABET.word].any()
     draft.take(ALPHABET.token_of[","], -1.0, -1.0)
@@ -847,7 +847,7 @@ def test_a_sentence_whose_words_are_counted_does_not_end_in_mid_phrase(monkeypat
 
 @pytest.mark.parametrize("letters", ["la", "stoo", "Nobo"])
 def test_letters_are_finished_and_something_follows_however_little_time_there_is(letters):
-    request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=1e-9), begin=letters)
+    request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=1e-9), fill_prefix=letters)
     with torch.inference_mode():
         (found,) = result_of(answers([request], model().engine))
     (fill,) = found.best[0].infill.fills
@@ -867,7 +867,7 @@ def test_letters_are_finished_and_something_follows_however_little_time_there_is
 def test_a_text_is_cut_after_whole_words_that_may_end_it(text, ends):
     draft = Candidate(window("The ___ open."), model().engine).draft
     tokens = TOKENIZER.encode(text).tolist()
-    found = [TOKENIZER.decode(tokens[:n]) for n in range(1, len(tokens) + 1) if draft._reads_whole(tokens, n)]
+    found = [TOKENIZER.decode(tokens[:n]) for n in range(1, len(tokens) + 1) if draft._ends_cleanly(tokens, n)]
     assert found == ends
 
 
@@ -895,7 +895,7 @@ def test_draws_have_the_chances_of_the_nucleus():
         (1.0, 0.9, np.array([0.5, 0.3, 0.15, 0]) / 0.95),
         (0.5, 1.0, np.array([0.5, 0.3, 0.15, 0.05]) ** 2 / 0.365),
     ):
-        tokens = drawn(scores.expand(2000, 4), temperature, top_p, u)
+        tokens = sample(scores.expand(2000, 4), temperature, top_p, u)
         assert (torch.bincount(tokens, minlength=4) / 2000).tolist() == pytest.approx(list(wanted), abs=2e-3)
 
 
@@ -907,6 +907,6 @@ def test_nats_of_words_and_end_are_what_writing_them_costs():
     lengths = np.zeros(len(one.view.prompt), np.int64)
     lengths[one.view.after[0]] = len(fill)
     words, ends = after_outline(NETWORK, [Prompted(one.view.prompt, lengths, fill, 0, (), ())])
-    ((chances,),) = [result_of(forced(one, [fill], model().engine))]
+    ((chances,),) = [result_of(fill_log_probs(one, [fill], model().engine))]
     assert words[0] + ends[0] == pytest.approx(-sum(chances), rel=1e-4)
     assert (words[1], ends[1]) == (len(fill), 1)

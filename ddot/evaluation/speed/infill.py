@@ -22,8 +22,8 @@ from torch import nn
 
 from ddot.core.records import Prediction, State
 from ddot.core.rng import row_keys
-from ddot.infill.engine import ALONE, Window
-from ddot.infill.lengths import choose_lengths, roomy
+from ddot.infill.engine import CPU, Window
+from ddot.infill.lengths import choose_lengths, default_slots
 from ddot.infill.model import Model, load
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings, whole_number
@@ -113,7 +113,7 @@ def _on_a_cpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Wa
 def _on_a_gpu(fast: Model, model: str | Path | None, steps: int) -> dict[str, Way]:
     compiled = load(model, device=str(fast.device), compile=True)
     another = load(model, device=str(fast.device))
-    bare = Model(another.denoiser, another.tokenizer, shape=ALONE)  # batches of one row, without padding rows
+    bare = Model(another.denoiser, another.tokenizer, shape=CPU)  # batches of one row, without padding rows
     return {
         "plain: 64 slots, all logits, all steps": _each(bare, partial(_plain, steps=steps)),
         "ddot infill, one by one": _each(fast, partial(_infill, steps=steps)),
@@ -176,7 +176,8 @@ def _lengths(model: Model, text: str) -> tuple[Any, Any, list[int]]:
 def _plain(model: Model, text: str, steps: int) -> None:
     template, seen, lengths = _lengths(model, text)
     prompt, _ = lay_out(seen, template.blanks, lengths)
-    for _ in FixedLength().sample(Everywhere(model.denoiser), [prompt.example], roomy(0), steps, row_keys(0, 1)):  # type: ignore[arg-type]
+    everywhere: Any = Everywhere(model.denoiser)
+    for _ in FixedLength().sample(everywhere, [prompt.example], default_slots(0), steps, row_keys(0, 1)):
         pass
 
 
@@ -219,7 +220,7 @@ def measure_methods(
     prompts = [view(parse(text), loaded.tokenizer, located=False).prompt.example for text in varied(count)]
 
     def sample(name: str, steps: int) -> None:
-        for _ in METHODS[name].sample(loaded.denoiser, prompts, roomy(0), steps, row_keys(0, count)):
+        for _ in METHODS[name].sample(loaded.denoiser, prompts, default_slots(0), steps, row_keys(0, count)):
             pass
 
     def timed(name: str, steps: int, warm: bool) -> float:
