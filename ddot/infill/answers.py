@@ -64,7 +64,11 @@ def window_slots(request: Request) -> int:
 
 
 class Attempt:
-    """One filling of all blanks of a request, so far. Attempt 0 plans expected lengths, others drawn ones."""
+    """One filling of all blanks of a request, so far.
+
+    Where blanks are written, an attempt has the number of its candidate for the first gap. Other models plan expected
+    lengths for attempt 0 and drawn ones for the others.
+    """
 
     def __init__(self, request: Request, number: int):
         self.request, self.number = request, number

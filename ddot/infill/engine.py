@@ -99,8 +99,9 @@ GPU = Shape(rows=64, multiple=64, logit_chunk=256)
 class Window:
     """A part of a text with the blanks to fill next.
 
-    `draw`: the number of the attempt or candidate; 0 has the expected lengths, others drawn ones. `number`: that of the
-    window in its text. `seconds`: a time limit, kept by fewer tokens. `tokens`: a maximum for each blank.
+    `draw`: the number of the candidate, 0 being greedy; for models that do not write that of the attempt, 0 having the
+    expected lengths and others drawn ones. `number`: that of the window in its text. `seconds`: a time limit, kept by
+    fewer tokens. `tokens`: a maximum for each blank.
     `fill_prefix`: the letters that the first fill begins with. `temperature_factor`: multiplies the temperature.
     `n_filled`: how many of the blanks are filled (None: all); the others are only context.
     """

@@ -1,8 +1,8 @@
 """The public interface: `ddot.load()` returns a `Model`, and `Model.infill` fills blanks.
 
 An answer is made of the template's own characters and the fills, so the literal text is kept whatever the network
-predicts; `word_rules` keeps the bounds of fills. A CPU fills texts one by one, on several threads; a GPU fills many
-together. An answer is the same alone and among others.
+predicts; `draft` keeps the bounds of fills, or `word_rules` for models that do not write. A CPU fills texts one by one,
+on several threads; a GPU fills many together. An answer is the same alone and among others.
 """
 
 import warnings
