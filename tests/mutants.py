@@ -1317,7 +1317,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     ),
     (
         "unit/test_engine.py",
-        "infill/lengths.py",
+        "infill/planned_lengths.py",
         [
             (
                 "a length for each blank of a gap",
@@ -1416,7 +1416,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     ),
     (
         "unit/test_lengths.py",
-        "infill/lengths.py",
+        "infill/planned_lengths.py",
         [
             (
                 "a mean over classes instead of lengths",

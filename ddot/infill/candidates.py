@@ -14,7 +14,7 @@ from ddot.infill import passes
 from ddot.infill.alphabet import LATER
 from ddot.infill.draft import CONTINUE
 from ddot.infill.engine import Engine, Step, Steps, Window
-from ddot.infill.lengths import conditioned
+from ddot.infill.planned_lengths import conditioned
 from ddot.infill.reading import Reader, Slot
 from ddot.infill.view import lay_out
 from ddot.methods.fixed_length import FixedLength

@@ -36,7 +36,7 @@ from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, 
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.draft import rules
-from ddot.infill.lengths import PLANNERS, choose_lengths, default_slots, within_bounds
+from ddot.infill.planned_lengths import PLANNERS, choose_lengths, default_slots, within_bounds
 from ddot.infill.scoring import Recorder, Tokens, length_log_probs, score_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, avoided
