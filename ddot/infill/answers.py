@@ -16,7 +16,7 @@ from ddot.infill.request import Request
 from ddot.infill.scoring import Tokens
 from ddot.infill.spacing import set_fills
 from ddot.infill.template import Blank, avoided, lock
-from ddot.infill.view import SLOTS, View, raw_fill, view, window
+from ddot.infill.view import SLOTS, View, excerpt, raw_fill, view
 from ddot.infill.writing import TEMPERATURE_FACTORS, fill_log_probs, replay, write
 
 _SHORT_LIMIT, _NARROW_SLOTS = 0.5, 48  # up to this time limit in seconds windows are narrow: passes take half as long
@@ -86,7 +86,7 @@ class Attempt:
     def window(self, tokenizer: Tokenizer, one_gap: bool = False) -> Window:
         """The next window of the text as filled so far. `one_gap`: only its next gap is to be filled."""
         template, located = self.request.template, self.request.located
-        part = window(template, set_fills(template, self.raw), tokenizer, located, window_slots(self.request))
+        part = excerpt(template, set_fills(template, self.raw), tokenizer, located, window_slots(self.request))
         seen = view(part.template, tokenizer, located, part.begins, part.ends)
         self.prompt_tokens = self.prompt_tokens or len(seen.prompt)
         key = fold(self.key, len(self.raw))

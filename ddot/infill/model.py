@@ -25,7 +25,7 @@ from ddot.infill.mistakes import Mistake
 from ddot.infill.request import ROLLOUTS, Fills, Request, request, template_of, to_count, to_score
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
 from ddot.infill.settings import PRECISIONS, Options, Settings, one_of, whole_number
-from ddot.infill.view import SLOTS, View, view, window
+from ddot.infill.view import SLOTS, View, excerpt, view
 from ddot.network.denoiser import Denoiser, compile_blocks, halve_blocks
 from ddot.network.devices import device_of
 from ddot.network.folder import load_model
@@ -109,7 +109,7 @@ class Model:
         how = Settings(**{"terminal": "grid", **settings})  # type: ignore[arg-type]
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
-        if len(window(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):
+        if len(excerpt(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):
             raise ValueError(
                 "the text has too many blanks, or too much between them, to be watched at once; shorten it"
             )

@@ -16,7 +16,7 @@ from ddot.infill.model import Model
 from ddot.infill.request import Request
 from ddot.infill.settings import Settings
 from ddot.infill.template import between
-from ddot.infill.view import SLOTS, window
+from ddot.infill.view import SLOTS, excerpt
 
 _CONTEXT = 4_000  # characters on either side of the gap; the network reads fewer
 _LAST_WORD = re.compile(r"(?<!\S)[^\W\d_]+\Z")
@@ -71,7 +71,7 @@ def fill_middle(
 
 
 def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -> Steps[Middles]:
-    part = window(request.template, [], model.tokenizer, slots=window_slots(request))
+    part = excerpt(request.template, [], model.tokenizer, slots=window_slots(request))
     letters = unfinished_word(model, *request.template.literals)
     answers = None
     if letters:
