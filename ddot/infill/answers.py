@@ -98,7 +98,7 @@ class Attempt:
             self.number,
             self.windows,
             self.request.seconds,
-            self.request.tokens,
+            self.request.max_tokens,
             "" if self.raw else self.request.fill_prefix,
             n_filled=_blanks_in_first_gap(seen, part.template.blanks) if one_gap else None,
         )
@@ -141,7 +141,7 @@ def fill_attempts(attempts: Sequence[Attempt], engine: Engine, plans: Plans | No
     return [attempt.answer for attempt in attempts]
 
 
-def sample_answers(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
+def sample_fillings(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
     """Fillings of a text sampled at the request's temperature, without scores."""
     attempts = [Attempt(request, number) for number in range(1, times + 1)]
     while unfinished := [attempt for attempt in attempts if not attempt.done]:
@@ -157,27 +157,31 @@ def score_fills(request: Request, fills: Sequence[str], engine: Engine) -> Steps
     """The infill with these fills, one for each blank, scored as if the engine had filled them in."""
     attempt = Attempt(request, 0)
     while not attempt.done:
-        window = attempt.window(engine.tokenizer, one_gap=engine.writes)
+        window = attempt.window(engine.tokenizer, one_gap=engine.writes_left_to_right)
         given = fills[len(attempt.raw) :][: len(window.after)]
         raw = [raw_fill(fill, first) for fill, first in zip(given, window.view.first[: window.n_filled], strict=True)]
         tokens = [[engine.tokenizer.encode(fill) for fill in raw]]
         scored = (
-            writing.score_fills([window], tokens, engine) if engine.writes else engine.score_fills([window], tokens)
+            writing.score_fills([window], tokens, engine)
+            if engine.writes_left_to_right
+            else engine.score_fills([window], tokens)
         )
         (filled,) = yield from scored
         attempt.take(filled, raw)
     return _with_locked_fills(attempt.answer.infill, request)
 
 
-def answers(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
+def answer_requests(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
     """The answers to all requests, best first; they always include the one that n = 1 gives.
 
     `watched`: also yield the states of everything that is filled.
     """
     start = time.perf_counter()
-    if engine.writes:
+    if engine.writes_left_to_right:
         requests = yield from locate_gaps(requests, engine)
-    results = yield from (_write_answers(requests, engine, watched) if engine.writes else _attempt(requests, engine))
+        results = yield from _write_answers(requests, engine, watched)
+    else:
+        results = yield from _sample_answers(requests, engine)
     seconds = time.perf_counter() - start
     return [_finish(request, result, seconds) for request, result in zip(requests, results, strict=True)]
 
@@ -304,7 +308,7 @@ def _spell(filled: Filled, engine: Engine) -> list[str]:
     return [engine.alphabet.spell(tokens) for tokens in filled.tokens]
 
 
-def _attempt(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
+def _sample_answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
     """For each text the first attempt and the best of 2n, preferring those that leave no blank empty.
 
     While fewer than n differ, more attempts are made at higher temperatures.
@@ -316,19 +320,19 @@ def _attempt(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]
     while attempts := [
         (index, Attempt(_with_temperature(request, number), number))
         for index, request in enumerate(requests)
-        for number in _missing(request, len(made[index]), by_text[index])
+        for number in _next_attempts(request, len(made[index]), by_text[index])
     ]:
         results = yield from fill_attempts([attempt for _, attempt in attempts], engine, plans)
         for (index, attempt), answer in zip(attempts, results, strict=True):
             made[index].append(attempt)
             by_text[index].setdefault(answer.infill.text, answer)
     return [
-        Answers(_choose(request, list(texts.values())), tried[0].prompt_tokens, tried[0].prefill_seconds, 0.0)
+        Answers(_best_attempts(request, list(texts.values())), tried[0].prompt_tokens, tried[0].prefill_seconds, 0.0)
         for request, tried, texts in zip(requests, made, by_text, strict=True)
     ]
 
 
-def _missing(request: Request, made: int, by_text: dict[str, Answer]) -> range:
+def _next_attempts(request: Request, made: int, by_text: dict[str, Answer]) -> range:
     """The numbers of the attempts to make next."""
     if not made or request.n_attempts == 1:
         return range(made, request.n_attempts)
@@ -342,7 +346,7 @@ def _with_temperature(request: Request, number: int) -> Request:
     return replace(request, settings=replace(request.settings, temperature=temperature))
 
 
-def _choose(request: Request, candidates: list[Answer]) -> list[Answer]:
+def _best_attempts(request: Request, candidates: list[Answer]) -> list[Answer]:
     """The best answers, among them the one that n = 1 gives: the first without an avoided word."""
     pattern = avoided(request.settings.avoid)
     first, *others = sorted(

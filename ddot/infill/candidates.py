@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
     """The k likeliest words for the one blank of a window; those of two tokens begin with one of the k likeliest."""
-    if engine.writes:
+    if engine.writes_left_to_right:
         return (yield from _written(window, k, engine))
     (chances,) = yield from engine.length_chances([window])
     words: dict[str, float] = {}

@@ -105,8 +105,8 @@ class Gap:
         return parts
 
 
-def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
-    """The gaps of a window that may hold text, in order. `tokens`: a maximum for each."""
+def gaps(view: View, blanks: Sequence[Blank], max_tokens: int | None) -> list[Gap]:
+    """The gaps of a window that may hold text, in order. `max_tokens`: of each."""
     result = []
     for after in sorted(set(view.after)):
         numbers = [number for number, other in enumerate(view.after) if other == after]
@@ -114,7 +114,7 @@ def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
         bounded = [blank.most for blank in inside if blank.most is not None]
         bounds = Blank(sum(blank.least for blank in inside), sum(bounded) if len(bounded) == len(inside) else None)
         most = max(_MAX_TOKENS, 2 * bounds.least + 8) if bounds.most is None else 2 * bounds.most + 4
-        most = max(bounds.least, most if tokens is None else min(most, tokens))
+        most = max(bounds.least, most if max_tokens is None else min(most, max_tokens))
         if bounds.most != 0:
             paragraph = any(view.own_paragraph[number] for number in numbers)
             sentence = all(view.between_sentences[number] for number in numbers)

@@ -3,7 +3,7 @@
 The candidates for a window are a family: they share a prefix, the outline and the text up to the first gap. On a CPU
 a family is a batch: a pass of many rows reads the weights once. On a GPU a pass takes as long for hundreds of rows as
 for one, so families of many requests share passes, and a finished one frees its rows for one that waits (continuous
-batching). There every pass has the same shape, so an answer is the same alone.
+batching). There every pass has the same shape, so an answer does not depend on what else is in the batch.
 """
 
 import gc
@@ -58,7 +58,7 @@ class Candidate:
         """`sibling`: another candidate of the same family, if there is one."""
         self.window, self.engine, self.banned = window, engine, banned
         view = window.view
-        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens)
+        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.max_tokens)
         if sibling:
             self.outline = sibling.outline
         self.draft = Draft(
