@@ -889,8 +889,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "a clock that goes back when a batch is forgotten",
-                "self.past_passes += self.pools.pop(other).passes",
-                "self.pools.pop(other)",
+                "self.past_passes += self.batches.pop(other).passes",
+                "self.batches.pop(other)",
             ),
             (
                 "a nucleus that is not cut",
@@ -923,7 +923,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "pass",
             ),
             ("rows that are never freed", "self.rows = [active.get(row) for row in range(len(self.rows))]", "pass"),
-            ("a pass for everyone who waits", "if seen == pool.passes:", "if True:"),
+            ("a pass for everyone who waits", "if seen == batch.passes:", "if True:"),
             ("siblings that forget their outline", "self.outline = sibling.outline", "self.outline = []"),
             ("families that come and are left out", "fitting[: shape.prefill.rows]", "fitting[:1]"),
             (
@@ -934,7 +934,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("graphs that are kept for ever", "if len(self.graphs) > _MAX_GRAPHS:", "if False:"),
             (
                 "a family whose rows nobody frees",
-                "for pool, family in pools:\n            pool.drop(family)",
+                "for batch, family in batches:\n            batch.drop(family)",
                 "pass",
             ),
         ],

@@ -323,7 +323,7 @@ class Family(Rows):
             pass_seconds = time.perf_counter() - start
 
 
-class Pool(Rows):
+class ContinuousBatch(Rows):
     """A continuous batch. Any request that waits for its family and has seen the last pass calls `advance`."""
 
     def __init__(self, engine: Engine, columns: int):
@@ -461,31 +461,33 @@ class SharedWork:
     """
 
     def __init__(self, engine: Engine):
-        self.engine, self.pools, self.past_passes = engine, dict[int, Pool](), 0
+        self.engine, self.batches, self.past_passes = engine, dict[int, ContinuousBatch](), 0
         self.pending: list[Any] = []  # texts to be scored
         self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
-        self.lock = threading.RLock()  # like a pool's reentrant: abandoned steps may be collected, and end, at any line
+        self.lock = (
+            threading.RLock()
+        )  # reentrant, as in a batch: abandoned steps may be collected, and end, at any line
 
     @property
     def busy(self) -> bool:
-        return any(pool.busy for pool in list(self.pools.values()))
+        return any(batch.busy for batch in list(self.batches.values()))
 
-    def pool(self, columns: int) -> Pool:
+    def batch(self, columns: int) -> ContinuousBatch:
         """The continuous batch with this many columns; a new one if the last has failed. Few idle ones are kept."""
         with self.lock:
-            pool = self.pools.get(columns)
-            if pool is None or pool.failed is not None:
-                failed = [other for other, each in self.pools.items() if each.failed is not None]
-                idle = [other for other, each in self.pools.items() if not each.busy and other not in failed]
+            batch = self.batches.get(columns)
+            if batch is None or batch.failed is not None:
+                failed = [other for other, each in self.batches.items() if each.failed is not None]
+                idle = [other for other, each in self.batches.items() if not each.busy and other not in failed]
                 for other in [*failed, *idle[: max(0, len(idle) - _MAX_IDLE)]]:
-                    self.past_passes += self.pools.pop(other).passes
+                    self.past_passes += self.batches.pop(other).passes
                 if failed:
                     gc.collect()  # it may have failed for lack of memory, and errors keep frames that hold its rows
-                pool = Pool(self.engine, columns)
-            self.pools.pop(columns, None)
-            self.pools[columns] = pool  # last used last
-            return pool
+                batch = ContinuousBatch(self.engine, columns)
+            self.batches.pop(columns, None)
+            self.batches[columns] = batch  # last used last
+            return batch
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
         """The graph for tensors of this size, always of the same computation. The least recently used are dropped."""
@@ -498,7 +500,7 @@ class SharedWork:
     @property
     def passes(self) -> int:
         """All passes so far, as a clock."""
-        return self.past_passes + sum(pool.passes for pool in list(self.pools.values()))
+        return self.past_passes + sum(batch.passes for batch in list(self.batches.values()))
 
     def is_batch_ready(self, texts: int, since: int) -> bool:
         """Whether to score these texts now or, as others may join, later. `since`: the clock when the first came."""
@@ -518,22 +520,22 @@ def write_families(families: Sequence[Sequence[Candidate]], engine: Engine) -> S
         for family in families:
             yield from Family(engine, family).steps()
         return
-    pools = list[tuple[Pool, Sequence[Candidate]]]()
+    batches = list[tuple[ContinuousBatch, Sequence[Candidate]]]()
     try:
         for family in families:  # each is added at once: an idle batch may be dropped
-            pool = shared_work(engine).pool(max(candidate.columns for candidate in family))
-            pool.add(family)
-            pools.append((pool, family))
-        for pool, family in pools:
+            batch = shared_work(engine).batch(max(candidate.columns for candidate in family))
+            batch.add(family)
+            batches.append((batch, family))
+        for batch, family in batches:
             seen = -1
             while not all(candidate.draft.done for candidate in family):
-                if seen == pool.passes:  # otherwise another request has run a pass since
-                    pool.advance()
-                seen = pool.passes
+                if seen == batch.passes:  # otherwise another request has run a pass since
+                    batch.advance()
+                seen = batch.passes
                 yield Step()
     finally:
-        for pool, family in pools:
-            pool.drop(family)
+        for batch, family in batches:
+            batch.drop(family)
 
 
 def sample(scores: Float[Tensor, "B V"], temperature: float, top_p: float, u: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

@@ -27,7 +27,7 @@ from ddot.infill.answers import Attempt, _best, answer_requests
 from ddot.infill.draft import gaps
 from ddot.infill.engine import CPU, Engine, Filled, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, Pool, Pruning, Rows, SharedWork, _prune, sample
+from ddot.infill.passes import Candidate, ContinuousBatch, Pruning, Rows, SharedWork, _prune, sample
 from ddot.infill.reading import AsyncCopy, Graph, Reader, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
@@ -470,8 +470,8 @@ def test_whoever_leaves_a_continuous_batch_frees_its_rows():
         for _ in range(3):
             next(leaving), next(staying)
         leaving.close()
-        (pool,) = engine.shared_work.pools.values()
-        rows = {id(each.window.view) for each in pool.rows if each is not None}
+        (batch,) = engine.shared_work.batches.values()
+        rows = {id(each.window.view) for each in batch.rows if each is not None}
         assert len(rows) == 1
         assert result_of(staying)[0].best == result_of(answer_requests([requests[1]], model(EIGHT).engine))[0].best
 
@@ -483,7 +483,7 @@ def test_steps_that_end_in_the_middle_of_a_pass_of_others_stop_nobody(where, mon
     requests = [model(EIGHT).request(text) for text in ("The lamp ___{1} open.", "The dog ___{5} open.")]
     alone = result_of(model(EIGHT).steps(requests[1])).best
     leaving = answer_requests([requests[0]], engine)
-    done, choose, plainly = [], Pool.choose, writing._score_texts
+    done, choose, plainly = [], ContinuousBatch.choose, writing._score_texts
 
     def fill():
         with torch.inference_mode():
@@ -491,7 +491,7 @@ def test_steps_that_end_in_the_middle_of_a_pass_of_others_stop_nobody(where, mon
             while where == "judged" and not engine.shared_work.pending:
                 next(leaving)
             if where == "written":
-                monkeypatch.setattr(Pool, "choose", lambda *given: leaving.close() or choose(*given))
+                monkeypatch.setattr(ContinuousBatch, "choose", lambda *given: leaving.close() or choose(*given))
             else:
                 monkeypatch.setattr(writing, "_score_texts", lambda *given: leaving.close() or plainly(*given))
             done.append(result_of(answer_requests([requests[1]], engine))[0].best)
@@ -511,13 +511,13 @@ def test_a_continuous_batch_that_fails_is_replaced():
         first, second = (answer_requests([request], engine) for request in requests[:2])
         for _ in range(3):
             next(first), next(second)
-        (pool,) = engine.shared_work.pools.values()
-        pool.read_slots, kept = None, weakref.ref(pool)
+        (batch,) = engine.shared_work.batches.values()
+        batch.read_slots, kept = None, weakref.ref(batch)
         with pytest.raises(TypeError):
             result_of(first)
         with pytest.raises(RuntimeError, match="has failed"):
             result_of(second)
-        del pool, first, second
+        del batch, first, second
         again = result_of(answer_requests([requests[2]], engine))[0].best
         assert kept() is None  # its rows may be needed for those of the new one
         assert again == result_of(answer_requests([requests[2]], model(EIGHT).engine))[0].best
@@ -525,10 +525,12 @@ def test_a_continuous_batch_that_fails_is_replaced():
 
 def test_families_get_rows_in_the_order_in_which_they_came(monkeypatch):
     """One that needs most of the rows is not kept waiting by small ones that come after it."""
-    came, begun, add, read = [], [], Pool.add, Pool._prefill
-    monkeypatch.setattr(Pool, "add", lambda pool, family: came.append(family[0]) or add(pool, family))
+    came, begun, add, read = [], [], ContinuousBatch.add, ContinuousBatch._prefill
+    monkeypatch.setattr(ContinuousBatch, "add", lambda batch, family: came.append(family[0]) or add(batch, family))
     monkeypatch.setattr(
-        Pool, "_prefill", lambda pool, some, *rest: begun.extend(each[0] for each in some) or read(pool, some, *rest)
+        ContinuousBatch,
+        "_prefill",
+        lambda batch, some, *rest: begun.extend(each[0] for each in some) or read(batch, some, *rest),
     )
     requests = [model(EIGHT).request("The lamp ___{4} open.", Settings(n=20 if i == 9 else 1)) for i in range(30)]
     with torch.inference_mode():
@@ -553,17 +555,17 @@ def test_content_words_given_or_written_become_dearer_in_their_row_alone():
 
 def test_continuous_batches_of_widths_not_used_for_long_are_forgotten():
     shared = SharedWork(Engine(NETWORK, TOKENIZER, EIGHT))
-    busy = shared.pool(1)
+    busy = shared.batch(1)
     busy.waiting.append([None])
     for columns in range(2, 12):
-        shared.pool(columns).passes = 10
-        shared.pool(2)
-    assert shared.pool(1) is busy
-    assert 2 in shared.pools
-    assert len(shared.pools) < 7
-    shared.pool(11).failed = "no memory"
-    new = shared.pool(12)
-    assert 11 not in shared.pools  # whatever failed is not kept for texts of its width
+        shared.batch(columns).passes = 10
+        shared.batch(2)
+    assert shared.batch(1) is busy
+    assert 2 in shared.batches
+    assert len(shared.batches) < 7
+    shared.batch(11).failed = "no memory"
+    new = shared.batch(12)
+    assert 11 not in shared.batches  # whatever failed is not kept for texts of its width
     new.passes = 10
     assert shared.passes == 110  # a clock, by which others wait: it never goes back
 
@@ -573,19 +575,19 @@ def test_the_rows_of_a_continuous_batch_that_is_forgotten_leave_memory_at_once()
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     with torch.inference_mode():
         result_of(write([window(TEXTS[0])], engine))
-    kept = [weakref.ref(pool.reader) for pool in engine.shared_work.pools.values()]
+    kept = [weakref.ref(batch.reader) for batch in engine.shared_work.batches.values()]
     gc.disable()
     try:
-        engine.shared_work.pools.clear()
+        engine.shared_work.batches.clear()
         assert [each() for each in kept] == [None]
     finally:
         gc.enable()
 
 
 def test_texts_of_one_width_share_a_continuous_batch_however_many_widths_a_list_has(monkeypatch):
-    made, init = [], Pool.__init__
+    made, init = [], ContinuousBatch.__init__
     monkeypatch.setattr(
-        Pool, "__init__", lambda pool, engine, columns: made.append(columns) or init(pool, engine, columns)
+        ContinuousBatch, "__init__", lambda batch, engine, columns: made.append(columns) or init(batch, engine, columns)
     )
     texts = ["The lamp" + " ___{64} hall" * blanks + " ___{1} open." for blanks in range(7)]
     with torch.inference_mode():
