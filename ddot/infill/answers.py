@@ -227,11 +227,10 @@ def _write_answers(requests: Sequence[Request], engine: Engine, watched: bool) -
     first = [of_text[0] for of_text in attempts]
     while unfinished := [(i, one) for i, of_text in enumerate(attempts) for one in of_text if not one.done]:
         windows = [attempt.window(engine.tokenizer, attempt.request.seconds is None) for _, attempt in unfinished]
-        n_best = [1 if attempt.windows else requests[i].settings.n for i, attempt in unfinished]
-        candidates = yield from _candidates(windows, n_best, engine)
+        candidates = yield from _candidates(windows, engine)
         longer: list[list[Attempt]] = [[attempt for attempt in of_text if attempt.done] for of_text in attempts]
-        for (i, attempt), part, n, by_number in zip(unfinished, windows, n_best, candidates, strict=True):
-            for number, filled in _best(by_number, n, part, engine):
+        for (i, attempt), part, by_number in zip(unfinished, windows, candidates, strict=True):
+            for number, filled in _best(by_number, part, engine):
                 branch = attempt.branch(attempt.number if attempt.windows else number)
                 branch.take(filled, _spell(filled, engine))
                 longer[i].append(branch)
@@ -256,15 +255,15 @@ def _replay(attempt: Attempt, engine: Engine) -> Steps[None]:
         again.windows += 1
 
 
-def _candidates(windows: Sequence[Window], n_best: Sequence[int], engine: Engine) -> Steps[list[dict[int, Filled]]]:
+def _candidates(windows: Sequence[Window], engine: Engine) -> Steps[list[dict[int, Filled]]]:
     """Candidates for each window by number; at higher temperatures while too few differ."""
     by_number: list[dict[int, Filled]] = [{} for _ in windows]
     made = [0 for _ in windows]  # pruned ones included
     for factor in TEMPERATURE_FACTORS:
         more = [
             (i, replace(part, draw=made[i] + number, temperature_factor=factor))
-            for i, (part, n) in enumerate(zip(windows, n_best, strict=True))
-            for number in range(_missing_candidates(part, n, by_number[i], engine))
+            for i, part in enumerate(windows)
+            for number in range(_missing_candidates(part, by_number[i], engine))
         ]
         if not more:
             break
@@ -277,8 +276,9 @@ def _candidates(windows: Sequence[Window], n_best: Sequence[int], engine: Engine
     return by_number
 
 
-def _missing_candidates(window: Window, n: int, by_number: dict[int, Filled], engine: Engine) -> int:
-    """How many more candidates to write, so that n differ."""
+def _missing_candidates(window: Window, by_number: dict[int, Filled], engine: Engine) -> int:
+    """How many more candidates to write, so that enough differ."""
+    n = window.n_best
     if not by_number:
         count = _candidates_for_one(window)
         return count if n == 1 or not window.is_fillable else max(count, 2 * n)
@@ -292,8 +292,8 @@ def _candidates_for_one(window: Window) -> int:
     return CANDIDATES if chosen else 1
 
 
-def _best(by_number: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:
-    """The n best different candidates without avoided words, among them the one that n = 1 gives."""
+def _best(by_number: dict[int, Filled], window: Window, engine: Engine) -> list[tuple[int, Filled]]:
+    """The `n_best` best different candidates without avoided words, among them the one that n = 1 gives."""
     differ: dict[tuple[str, ...], int] = {}
     for number in sorted(by_number, key=lambda number: (by_number[number].trailing, number)):
         if not engine.avoided_runs(window, by_number[number].tokens):
@@ -301,7 +301,8 @@ def _best(by_number: dict[int, Filled], n: int, window: Window, engine: Engine) 
     ranked = sorted(differ.values(), key=lambda number: -by_number[number].score)
     count = _candidates_for_one(window)
     first = [number for number in ranked if number < count and not by_number[number].trailing][:1] or ranked[:1]
-    return [(number, by_number[number]) for number in [*first, *(other for other in ranked if other not in first)][:n]]
+    ranked = [*first, *(other for other in ranked if other not in first)]
+    return [(number, by_number[number]) for number in ranked[: window.n_best]]
 
 
 def _spell(filled: Filled, engine: Engine) -> list[str]:

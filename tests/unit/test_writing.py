@@ -307,7 +307,7 @@ def test_an_answer_that_one_would_not_get_is_not_taken_for_it():
     nothing = np.zeros(0, np.int64)
     lamp, door = (np.array([ALPHABET.token_of[word]]) for word in (" lamp", " door"))
     found = {0: Filled([nothing], [-3.0], 0.0), 1: Filled([lamp], [-2.0], 0.0), 2: Filled([door], [-1.0], 0.0, True)}
-    best = [number for number, _ in _best(found, 2, window("The ___ open."), Engine(NETWORK, TOKENIZER))]
+    best = [number for number, _ in _best(found, window("The ___ open."), Engine(NETWORK, TOKENIZER))]
     assert best == [1, 2]
 
 
