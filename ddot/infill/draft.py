@@ -34,7 +34,7 @@ _STOPS, _CLOSERS = ".!?…", "\"'”’)"  # marks that end a sentence, and mark
 # close the last word with a mark; continue it or end the sentence; end the sentence.
 CONTINUE, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
 WITH_SEP = 23  # added to the number of a rule: [sep] is allowed too; twice this number: the same for tokenised text
-_COUNTED, _TOKENISED, _WORDS = 4, 8, 12  # first rule for counted words, the same in tokenised text, required words
+COUNTED, _TOKENISED, _WORDS = 4, 8, 12  # first rule for counted words, the same in tokenised text, required words
 
 
 def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
@@ -219,7 +219,7 @@ class Draft:
     def _rule(self) -> int:
         gap, fill, alphabet = self.gaps[self.current], self.fills[self.current], self.alphabet
         bounds, tokens = gap.bounds, fill.tokens
-        kind = (_TOKENISED if self.tokenised else _COUNTED) * gap.counted
+        kind = (_TOKENISED if self.tokenised else COUNTED) * gap.counted
         if not tokens:
             if not bounds.least:
                 return gap.first + kind + WITH_SEP
