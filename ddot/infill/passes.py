@@ -290,36 +290,35 @@ class Family(Rows):
 
     def __init__(self, engine: Engine, family: Sequence[Candidate]):
         super().__init__(engine, family)
-        self.family = list(family)
         self.reader = Reader(engine.model, 1, masked=False)
 
     def steps(self) -> Steps[None]:
         """Write all candidates, one step per forward pass."""
-        first, reader = self.family[0], self.reader
-        counts = [len(candidate.unread_slots) for candidate in self.family]
+        family, reader = list(self.active().values()), self.reader
+        first, counts = family[0], [len(candidate.unread_slots) for candidate in family]
         slots = [*first.outline, *first.unread_slots]
         hidden = reader.read([slots], [0], len(slots))[:, -1].expand(len(counts), -1)
         reader.select(torch.zeros(len(counts), dtype=torch.long, device=hidden.device))
         first.prefill_seconds, pass_seconds = time.perf_counter() - first.start, 0.0
         while True:
             yield Step()
-            n_read = [candidate.draft.n_read + count for candidate, count in zip(self.family, counts, strict=True)]
+            n_read = [candidate.draft.n_read + count for candidate, count in zip(family, counts, strict=True)]
             for row in self.choose(hidden, counts):
-                candidate = self.family[row]
+                candidate = family[row]
                 if candidate.draft.n_read < n_read[row]:
                     reader.truncate(row, candidate.offset + candidate.draft.n_read)
             self.check_deadlines(pass_seconds)
             if not (active := self.active()):
                 return
-            if len(active) < len(self.family):
+            if len(active) < len(family):
                 kept = torch.tensor(list(active), device=hidden.device)
                 reader.select(kept)
-                self.family = list(active.values())
-                self.rows, self.penalties = [*self.family], self.penalties[kept]
+                family = list(active.values())
+                self.rows, self.penalties = [*family], self.penalties[kept]
             start = time.perf_counter()
-            rows = [candidate.unread_slots for candidate in self.family]
+            rows = [candidate.unread_slots for candidate in family]
             counts = [len(slots) for slots in rows]
-            hidden = reader.read(rows, [each.offset + each.draft.n_read for each in self.family], max(counts))[:, -1]
+            hidden = reader.read(rows, [each.offset + each.draft.n_read for each in family], max(counts))[:, -1]
             pass_seconds = time.perf_counter() - start
 
 
