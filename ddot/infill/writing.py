@@ -61,7 +61,7 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
         yield from _write(retries.values(), engine)
         candidates |= retries
     fills = {number: candidate.by_blank() for number, candidate in candidates.items()}
-    lookahead = [log_probs for _, log_probs in fills.values()]
+    lookahead: list[list[list[float]]] = [[[] for _ in tokens] for tokens, _ in fills.values()]
     if scored:
         lookahead = yield from _lookahead(
             [windows[number] for number in fills], [tokens for tokens, _ in fills.values()], engine

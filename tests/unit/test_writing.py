@@ -24,7 +24,7 @@ from ddot.evaluation.nats import after_outline
 from ddot.infill import answers as answering
 from ddot.infill import writing
 from ddot.infill.answers import Attempt, _best, answer_requests
-from ddot.infill.draft import gaps
+from ddot.infill.draft import fluency, gaps
 from ddot.infill.engine import CPU, Engine, Filled, Shape, Window
 from ddot.infill.model import Model
 from ddot.infill.passes import Candidate, ContinuousBatch, Pruning, Rows, SharedWork, _prune, sample
@@ -373,6 +373,14 @@ def test_what_follows_a_place_counts_once():
     with torch.no_grad():
         ((first, second, third),) = result_of(writing._lookahead([one], [fills], Engine(NETWORK, TOKENIZER)))
     assert (len(first), len(second), len(third)) == (0, 1, 2)
+
+
+def test_a_fill_whose_surroundings_are_not_scored_is_scored_by_itself():
+    one, engine = window("The lamp ___ was lit."), Engine(NETWORK, TOKENIZER)
+    with torch.no_grad():
+        filled = result_of(write([one], engine, scored=False))[0]
+        (log_probs,) = result_of(fill_log_probs(one, filled.tokens, engine))
+    assert filled.scores == pytest.approx([fluency(log_probs, is_sentence=False)], abs=1e-4)
 
 
 def test_a_fill_is_drawn_at_a_temperature_and_chosen_without():
