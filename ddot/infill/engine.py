@@ -8,7 +8,7 @@ that its caller sees every state and may stop between any two.
 """
 
 import time
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -355,11 +355,8 @@ class Engine:
         self, items: Sequence[T], batch_key: Callable[[T], Hashable], run: Callable[[list[T]], Steps[list[Any]]]
     ) -> Steps[list[Any]]:
         """The results of items, in their order; those with the same key share batches."""
-        groups: dict[Hashable, list[int]] = {}
-        for index, item in enumerate(items):
-            groups.setdefault(batch_key(item), []).append(index)
         results: dict[int, Any] = {}
-        for group in groups.values():
+        for group in grouped(range(len(items)), lambda index: batch_key(items[index])):
             for first in range(0, len(group), self.shape.rows):
                 batch = group[first : first + self.shape.rows]
                 results |= zip(batch, (yield from run([items[index] for index in batch])), strict=True)
@@ -481,6 +478,14 @@ class Engine:
             projections=(keep_prompt_order, keep_in_gaps(gap.to(self.model.device)), keep_word_order(vocabulary)),
             restrictions=(without(vocabulary.pad, vocabulary.sep), without_echo(vocabulary), *rules),
         )
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Lists of the items whose keys are equal."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
 
 
 def annealing(settings: Settings) -> Annealing:
