@@ -889,8 +889,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "a clock that goes back when a batch is forgotten",
-                "self.past_passes += self.pools.pop(other).passes",
-                "self.pools.pop(other)",
+                "self.past_passes += self.batches.pop(other).passes",
+                "self.batches.pop(other)",
             ),
             (
                 "a nucleus that is not cut",
@@ -923,7 +923,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "pass",
             ),
             ("rows that are never freed", "self.rows = [active.get(row) for row in range(len(self.rows))]", "pass"),
-            ("a pass for everyone who waits", "if seen == pool.passes:", "if True:"),
+            ("a pass for everyone who waits", "if seen == batch.passes:", "if True:"),
             ("siblings that forget their outline", "self.outline = sibling.outline", "self.outline = []"),
             ("families that come and are left out", "fitting[: shape.prefill.rows]", "fitting[:1]"),
             (
@@ -934,7 +934,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("graphs that are kept for ever", "if len(self.graphs) > _MAX_GRAPHS:", "if False:"),
             (
                 "a family whose rows nobody frees",
-                "for pool, family in pools:\n            pool.drop(family)",
+                "for batch, family in batches:\n            batch.drop(family)",
                 "pass",
             ),
         ],
@@ -1317,7 +1317,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     ),
     (
         "unit/test_engine.py",
-        "infill/lengths.py",
+        "infill/planned_lengths.py",
         [
             (
                 "a length for each blank of a gap",
@@ -1416,7 +1416,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     ),
     (
         "unit/test_lengths.py",
-        "infill/lengths.py",
+        "infill/planned_lengths.py",
         [
             (
                 "a mean over classes instead of lengths",
@@ -1595,6 +1595,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ("stop strings that stay", "text = middle.text[:start]", "text = middle.text[: start + len(word)]"),
             ("a part that is called whole", "part.begins and part.ends", "part.begins"),
             ("reading that is counted twice", "answers.seconds - answers.prefill_seconds", "answers.seconds"),
+            ("one completion given several times", "self.middles[number % len(self.middles)]", "self.middles[0]"),
         ],
     ),
     (
@@ -1608,7 +1609,6 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("milliseconds taken for seconds", "limit / 1000 / body.settings.n if", "limit / body.settings.n if"),
             ("a time limit of 0 that is kept", "limit is not None and limit > 0", "limit is not None"),
-            ("one completion given several times", "[index % len(result.middles)]  #", "[0]  #"),
         ],
     ),
     (
@@ -1620,11 +1620,7 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "unit/test_fim.py",
         "serve/openai.py",
         [
-            (
-                "fewer choices than asked for",
-                "[result.middles[number % len(result.middles)] for number in range(n)]",
-                "result.middles",
-            ),
+            ("fewer choices than asked for", "result.best(n)", "result.middles"),
             ("prompts that are billed once", "tokens_read += result.tokens_read", "tokens_read = result.tokens_read"),
             ("a model asked for nothing", "if body.max_tokens == 0 else", "if False else"),
             ("an echo of the suffix", "prompt + middle.text if body.echo", "middle.text + prompt if body.echo"),

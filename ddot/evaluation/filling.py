@@ -21,8 +21,8 @@ from ddot.core.rng import row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.evaluation.items import Item, Prompted
 from ddot.infill.engine import gap_tokens, prompt_projections
-from ddot.infill.lengths import default_slots, mean_length, plan
 from ddot.infill.model import Model
+from ddot.infill.planned_lengths import default_slots, mean_length, plan
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method, Trainable

@@ -16,7 +16,7 @@ from ddot.infill.request import Request
 from ddot.infill.scoring import Tokens
 from ddot.infill.spacing import set_fills
 from ddot.infill.template import Blank, avoided, lock
-from ddot.infill.view import SLOTS, View, raw_fill, view, window
+from ddot.infill.view import SLOTS, View, excerpt, raw_fill, view
 from ddot.infill.writing import TEMPERATURE_FACTORS, fill_log_probs, replay, write
 
 _SHORT_LIMIT, _NARROW_SLOTS = 0.5, 48  # up to this time limit in seconds windows are narrow: passes take half as long
@@ -64,7 +64,11 @@ def window_slots(request: Request) -> int:
 
 
 class Attempt:
-    """One filling of all blanks of a request, so far. Attempt 0 plans expected lengths, others drawn ones."""
+    """One filling of all blanks of a request, so far.
+
+    Where blanks are written, an attempt has the number of its candidate for the first gap. Other models plan expected
+    lengths for attempt 0 and drawn ones for the others.
+    """
 
     def __init__(self, request: Request, number: int):
         self.request, self.number = request, number
@@ -82,7 +86,7 @@ class Attempt:
     def window(self, tokenizer: Tokenizer, one_gap: bool = False) -> Window:
         """The next window of the text as filled so far. `one_gap`: only its next gap is to be filled."""
         template, located = self.request.template, self.request.located
-        part = window(template, set_fills(template, self.raw), tokenizer, located, window_slots(self.request))
+        part = excerpt(template, set_fills(template, self.raw), tokenizer, located, window_slots(self.request))
         seen = view(part.template, tokenizer, located, part.begins, part.ends)
         self.prompt_tokens = self.prompt_tokens or len(seen.prompt)
         key = fold(self.key, len(self.raw))
@@ -94,7 +98,7 @@ class Attempt:
             self.number,
             self.windows,
             self.request.seconds,
-            self.request.tokens,
+            self.request.max_tokens,
             "" if self.raw else self.request.fill_prefix,
             n_filled=_blanks_in_first_gap(seen, part.template.blanks) if one_gap else None,
         )
@@ -137,7 +141,7 @@ def fill_attempts(attempts: Sequence[Attempt], engine: Engine, plans: Plans | No
     return [attempt.answer for attempt in attempts]
 
 
-def sample_answers(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
+def sample_fillings(request: Request, times: int, engine: Engine) -> Steps[list[Answer]]:
     """Fillings of a text sampled at the request's temperature, without scores."""
     attempts = [Attempt(request, number) for number in range(1, times + 1)]
     while unfinished := [attempt for attempt in attempts if not attempt.done]:
@@ -153,27 +157,31 @@ def score_fills(request: Request, fills: Sequence[str], engine: Engine) -> Steps
     """The infill with these fills, one for each blank, scored as if the engine had filled them in."""
     attempt = Attempt(request, 0)
     while not attempt.done:
-        window = attempt.window(engine.tokenizer, one_gap=engine.writes)
+        window = attempt.window(engine.tokenizer, one_gap=engine.writes_left_to_right)
         given = fills[len(attempt.raw) :][: len(window.after)]
         raw = [raw_fill(fill, first) for fill, first in zip(given, window.view.first[: window.n_filled], strict=True)]
         tokens = [[engine.tokenizer.encode(fill) for fill in raw]]
         scored = (
-            writing.score_fills([window], tokens, engine) if engine.writes else engine.score_fills([window], tokens)
+            writing.score_fills([window], tokens, engine)
+            if engine.writes_left_to_right
+            else engine.score_fills([window], tokens)
         )
         (filled,) = yield from scored
         attempt.take(filled, raw)
     return _with_locked_fills(attempt.answer.infill, request)
 
 
-def answers(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
+def answer_requests(requests: Sequence[Request], engine: Engine, watched: bool = False) -> Steps[list[Answers]]:
     """The answers to all requests, best first; they always include the one that n = 1 gives.
 
     `watched`: also yield the states of everything that is filled.
     """
     start = time.perf_counter()
-    if engine.writes:
+    if engine.writes_left_to_right:
         requests = yield from locate_gaps(requests, engine)
-    results = yield from (_write_answers(requests, engine, watched) if engine.writes else _attempt(requests, engine))
+        results = yield from _write_answers(requests, engine, watched)
+    else:
+        results = yield from _sample_answers(requests, engine)
     seconds = time.perf_counter() - start
     return [_finish(request, result, seconds) for request, result in zip(requests, results, strict=True)]
 
@@ -219,11 +227,10 @@ def _write_answers(requests: Sequence[Request], engine: Engine, watched: bool) -
     first = [of_text[0] for of_text in attempts]
     while unfinished := [(i, one) for i, of_text in enumerate(attempts) for one in of_text if not one.done]:
         windows = [attempt.window(engine.tokenizer, attempt.request.seconds is None) for _, attempt in unfinished]
-        n_best = [1 if attempt.windows else requests[i].settings.n for i, attempt in unfinished]
-        candidates = yield from _candidates(windows, n_best, engine)
+        candidates = yield from _candidates(windows, engine)
         longer: list[list[Attempt]] = [[attempt for attempt in of_text if attempt.done] for of_text in attempts]
-        for (i, attempt), part, n, by_number in zip(unfinished, windows, n_best, candidates, strict=True):
-            for number, filled in _best(by_number, n, part, engine):
+        for (i, attempt), part, by_number in zip(unfinished, windows, candidates, strict=True):
+            for number, filled in _best(by_number, part, engine):
                 branch = attempt.branch(attempt.number if attempt.windows else number)
                 branch.take(filled, _spell(filled, engine))
                 longer[i].append(branch)
@@ -248,15 +255,15 @@ def _replay(attempt: Attempt, engine: Engine) -> Steps[None]:
         again.windows += 1
 
 
-def _candidates(windows: Sequence[Window], n_best: Sequence[int], engine: Engine) -> Steps[list[dict[int, Filled]]]:
+def _candidates(windows: Sequence[Window], engine: Engine) -> Steps[list[dict[int, Filled]]]:
     """Candidates for each window by number; at higher temperatures while too few differ."""
     by_number: list[dict[int, Filled]] = [{} for _ in windows]
     made = [0 for _ in windows]  # pruned ones included
     for factor in TEMPERATURE_FACTORS:
         more = [
             (i, replace(part, draw=made[i] + number, temperature_factor=factor))
-            for i, (part, n) in enumerate(zip(windows, n_best, strict=True))
-            for number in range(_missing_candidates(part, n, by_number[i], engine))
+            for i, part in enumerate(windows)
+            for number in range(_missing_candidates(part, by_number[i], engine))
         ]
         if not more:
             break
@@ -269,8 +276,9 @@ def _candidates(windows: Sequence[Window], n_best: Sequence[int], engine: Engine
     return by_number
 
 
-def _missing_candidates(window: Window, n: int, by_number: dict[int, Filled], engine: Engine) -> int:
-    """How many more candidates to write, so that n differ."""
+def _missing_candidates(window: Window, by_number: dict[int, Filled], engine: Engine) -> int:
+    """How many more candidates to write, so that enough differ."""
+    n = window.n_best
     if not by_number:
         count = _candidates_for_one(window)
         return count if n == 1 or not window.is_fillable else max(count, 2 * n)
@@ -284,8 +292,8 @@ def _candidates_for_one(window: Window) -> int:
     return CANDIDATES if chosen else 1
 
 
-def _best(by_number: dict[int, Filled], n: int, window: Window, engine: Engine) -> list[tuple[int, Filled]]:
-    """The n best different candidates without avoided words, among them the one that n = 1 gives."""
+def _best(by_number: dict[int, Filled], window: Window, engine: Engine) -> list[tuple[int, Filled]]:
+    """The `n_best` best different candidates without avoided words, among them the one that n = 1 gives."""
     differ: dict[tuple[str, ...], int] = {}
     for number in sorted(by_number, key=lambda number: (by_number[number].trailing, number)):
         if not engine.avoided_runs(window, by_number[number].tokens):
@@ -293,14 +301,15 @@ def _best(by_number: dict[int, Filled], n: int, window: Window, engine: Engine) 
     ranked = sorted(differ.values(), key=lambda number: -by_number[number].score)
     count = _candidates_for_one(window)
     first = [number for number in ranked if number < count and not by_number[number].trailing][:1] or ranked[:1]
-    return [(number, by_number[number]) for number in [*first, *(other for other in ranked if other not in first)][:n]]
+    ranked = [*first, *(other for other in ranked if other not in first)]
+    return [(number, by_number[number]) for number in ranked[: window.n_best]]
 
 
 def _spell(filled: Filled, engine: Engine) -> list[str]:
     return [engine.alphabet.spell(tokens) for tokens in filled.tokens]
 
 
-def _attempt(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
+def _sample_answers(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]]:
     """For each text the first attempt and the best of 2n, preferring those that leave no blank empty.
 
     While fewer than n differ, more attempts are made at higher temperatures.
@@ -312,19 +321,19 @@ def _attempt(requests: Sequence[Request], engine: Engine) -> Steps[list[Answers]
     while attempts := [
         (index, Attempt(_with_temperature(request, number), number))
         for index, request in enumerate(requests)
-        for number in _missing(request, len(made[index]), by_text[index])
+        for number in _next_attempts(request, len(made[index]), by_text[index])
     ]:
         results = yield from fill_attempts([attempt for _, attempt in attempts], engine, plans)
         for (index, attempt), answer in zip(attempts, results, strict=True):
             made[index].append(attempt)
             by_text[index].setdefault(answer.infill.text, answer)
     return [
-        Answers(_choose(request, list(texts.values())), tried[0].prompt_tokens, tried[0].prefill_seconds, 0.0)
+        Answers(_best_attempts(request, list(texts.values())), tried[0].prompt_tokens, tried[0].prefill_seconds, 0.0)
         for request, tried, texts in zip(requests, made, by_text, strict=True)
     ]
 
 
-def _missing(request: Request, made: int, by_text: dict[str, Answer]) -> range:
+def _next_attempts(request: Request, made: int, by_text: dict[str, Answer]) -> range:
     """The numbers of the attempts to make next."""
     if not made or request.n_attempts == 1:
         return range(made, request.n_attempts)
@@ -338,7 +347,7 @@ def _with_temperature(request: Request, number: int) -> Request:
     return replace(request, settings=replace(request.settings, temperature=temperature))
 
 
-def _choose(request: Request, candidates: list[Answer]) -> list[Answer]:
+def _best_attempts(request: Request, candidates: list[Answer]) -> list[Answer]:
     """The best answers, among them the one that n = 1 gives: the first without an avoided word."""
     pattern = avoided(request.settings.avoid)
     first, *others = sorted(

@@ -12,14 +12,13 @@ from ddot.core import absorbing, gap_lengths
 from ddot.core.records import State, to_device
 from ddot.infill import passes
 from ddot.infill.alphabet import LATER
-from ddot.infill.draft import CONTINUE
+from ddot.infill.draft import CONTINUE, COUNTED
 from ddot.infill.engine import Engine, Step, Steps, Window
-from ddot.infill.lengths import conditioned
+from ddot.infill.planned_lengths import conditioned
 from ddot.infill.reading import Reader, Slot
 from ddot.infill.view import lay_out
 from ddot.methods.fixed_length import FixedLength
 
-_COUNTED = 4  # index of the first rule for counted words (`Alphabet.allowed`)
 _MOST_TOKENS = 2
 
 
@@ -32,7 +31,7 @@ class Candidate(NamedTuple):
 
 def candidates(window: Window, k: int, engine: Engine) -> Steps[list[Candidate]]:
     """The k likeliest words for the one blank of a window; those of two tokens begin with one of the k likeliest."""
-    if engine.writes:
+    if engine.writes_left_to_right:
         return (yield from _written(window, k, engine))
     (chances,) = yield from engine.length_chances([window])
     words: dict[str, float] = {}
@@ -117,7 +116,7 @@ def _next_chances(window: Window, length: int, tokens: Sequence[int], engine: En
     prediction = engine.model(to_device(State(x, start.z, start.hint, start.gap_length, t), engine.model.device))
     likely = absorbing.final(prediction.log_score[:1], engine.model.vocabulary.mask)[0].float().cpu()
     alphabet = engine.alphabet
-    allowed = alphabet.allowed[_COUNTED + (LATER if tokens else span.first)]
+    allowed = alphabet.allowed[COUNTED + (LATER if tokens else span.first)]
     if tokens:
         allowed = allowed & torch.from_numpy(alphabet.word)
     likely = torch.where(allowed[: len(likely)], likely, 0)

@@ -34,7 +34,7 @@ _STOPS, _CLOSERS = ".!?…", "\"'”’)"  # marks that end a sentence, and mark
 # close the last word with a mark; continue it or end the sentence; end the sentence.
 CONTINUE, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
 WITH_SEP = 23  # added to the number of a rule: [sep] is allowed too; twice this number: the same for tokenised text
-_COUNTED, _TOKENISED, _WORDS = 4, 8, 12  # first rule for counted words, the same in tokenised text, required words
+COUNTED, _TOKENISED, _WORDS = 4, 8, 12  # first rule for counted words, the same in tokenised text, required words
 
 
 def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
@@ -105,8 +105,8 @@ class Gap:
         return parts
 
 
-def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
-    """The gaps of a window that may hold text, in order. `tokens`: a maximum for each."""
+def gaps(view: View, blanks: Sequence[Blank], max_tokens: int | None) -> list[Gap]:
+    """The gaps of a window that may hold text, in order. `max_tokens`: of each."""
     result = []
     for after in sorted(set(view.after)):
         numbers = [number for number, other in enumerate(view.after) if other == after]
@@ -114,7 +114,7 @@ def gaps(view: View, blanks: Sequence[Blank], tokens: int | None) -> list[Gap]:
         bounded = [blank.most for blank in inside if blank.most is not None]
         bounds = Blank(sum(blank.least for blank in inside), sum(bounded) if len(bounded) == len(inside) else None)
         most = max(_MAX_TOKENS, 2 * bounds.least + 8) if bounds.most is None else 2 * bounds.most + 4
-        most = max(bounds.least, most if tokens is None else min(most, tokens))
+        most = max(bounds.least, most if max_tokens is None else min(most, max_tokens))
         if bounds.most != 0:
             paragraph = any(view.own_paragraph[number] for number in numbers)
             sentence = all(view.between_sentences[number] for number in numbers)
@@ -219,7 +219,7 @@ class Draft:
     def _rule(self) -> int:
         gap, fill, alphabet = self.gaps[self.current], self.fills[self.current], self.alphabet
         bounds, tokens = gap.bounds, fill.tokens
-        kind = (_TOKENISED if self.tokenised else _COUNTED) * gap.counted
+        kind = (_TOKENISED if self.tokenised else COUNTED) * gap.counted
         if not tokens:
             if not bounds.least:
                 return gap.first + kind + WITH_SEP

@@ -1,6 +1,6 @@
 """The engine: fills windows of texts in batches, in three phases: lengths of blanks, tokens, scores.
 
-Models that write (`Engine.writes`, the embedded one among them) use `writing` instead.
+Models that write (`Engine.writes_left_to_right`, the embedded one among them) use `writing` instead.
 
 A batch has a fixed number of rows, filled up with padding rows, and every window has its own random key: an answer is
 the same alone and among others (see `core.chunks`). The engine is a generator that yields after every forward pass, so
@@ -8,7 +8,7 @@ that its caller sees every state and may stop between any two.
 """
 
 import time
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -36,7 +36,7 @@ from ddot.core.sampling import Leap, MostCertainFirst, Projection, Restriction, 
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill.alphabet import Alphabet
 from ddot.infill.draft import rules
-from ddot.infill.lengths import PLANNERS, choose_lengths, default_slots, within_bounds
+from ddot.infill.planned_lengths import PLANNERS, choose_lengths, default_slots, within_bounds
 from ddot.infill.scoring import Recorder, Tokens, length_log_probs, score_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, avoided
@@ -99,10 +99,11 @@ GPU = Shape(rows=64, multiple=64, logit_chunk=256)
 class Window:
     """A part of a text with the blanks to fill next.
 
-    `draw`: the number of the attempt or candidate; 0 has the expected lengths, others drawn ones. `number`: that of the
-    window in its text. `seconds`: a time limit, kept by fewer tokens. `tokens`: a maximum for each blank.
-    `fill_prefix`: the letters that the first fill begins with. `temperature_factor`: multiplies the temperature.
-    `n_filled`: how many of the blanks are filled (None: all); the others are only context.
+    `draw`: the number of the candidate; for models that do not write that of the attempt, of which 0 has the expected
+    lengths and others drawn ones. `number`: that of the window in its text. `seconds`: a time limit, kept by fewer
+    tokens. `max_tokens`: of each blank. `fill_prefix`: the letters that the first fill begins with.
+    `temperature_factor`: multiplies the temperature. `n_filled`: how many of the blanks are filled (None: all); the
+    others are only context.
     """
 
     view: View
@@ -112,7 +113,7 @@ class Window:
     draw: int = 0
     number: int = 0
     seconds: float | None = None
-    tokens: int | None = None
+    max_tokens: int | None = None
     fill_prefix: str = ""
     temperature_factor: float = 1.0
     n_filled: int | None = None
@@ -236,7 +237,7 @@ class Engine:
         chances = yield from self.length_chances(windows, plans)
         prefill_seconds = time.perf_counter() - start if self.has_length_head else 0.0
         windows = [_limit_steps(window, start, prefill_seconds) for window in windows]
-        sampled = yield from self.tokens(windows, chances)
+        sampled = yield from self.sample_tokens(windows, chances)
         return _scored(windows, chances, sampled, prefill_seconds)
 
     def score_fills(self, windows: Sequence[Window], fills: Sequence[Sequence[Tokens]]) -> Steps[list[Filled]]:
@@ -249,7 +250,7 @@ class Engine:
         sampled = yield from self._in_batches(samples, self._batch_key, self._sample)
         return _scored(windows, chances, sampled, 0.0)
 
-    def tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Sampled]]:
+    def sample_tokens(self, windows: Sequence[Window], chances: Sequence[Chances | None]) -> Steps[list[Sampled]]:
         """The tokens of each blank; a window whose slots moved freely and broke its bounds is sampled again."""
         samples = [self.sample(w, self.lengths(w, c)) for w, c in zip(windows, chances, strict=True)]
         sampled = yield from self._unique_in_batches(samples, _sample_key, self._batch_key, self._sample)
@@ -314,7 +315,7 @@ class Engine:
             return None
         lengths = choose_lengths(window.view, window.blanks, chances, window.key, window.draw, self.planner)
         for number, blank in enumerate(window.blanks):
-            most = lengths[number] if window.tokens is None else min(lengths[number], window.tokens)
+            most = lengths[number] if window.max_tokens is None else min(lengths[number], window.max_tokens)
             if window.seconds is not None:
                 most = min(most, window.settings.steps)
             lengths[number] = max(most, blank.least)
@@ -338,7 +339,7 @@ class Engine:
         return self.model.room_head is not None
 
     @property
-    def writes(self) -> bool:
+    def writes_left_to_right(self) -> bool:
         """Whether blanks are written (`infill.writing`) rather than planned and revealed."""
         return self.model.config.order == "outline"
 
@@ -354,11 +355,8 @@ class Engine:
         self, items: Sequence[T], batch_key: Callable[[T], Hashable], run: Callable[[list[T]], Steps[list[Any]]]
     ) -> Steps[list[Any]]:
         """The results of items, in their order; those with the same key share batches."""
-        groups: dict[Hashable, list[int]] = {}
-        for index, item in enumerate(items):
-            groups.setdefault(batch_key(item), []).append(index)
         results: dict[int, Any] = {}
-        for group in groups.values():
+        for group in grouped(range(len(items)), lambda index: batch_key(items[index])):
             for first in range(0, len(group), self.shape.rows):
                 batch = group[first : first + self.shape.rows]
                 results |= zip(batch, (yield from run([items[index] for index in batch])), strict=True)
@@ -397,7 +395,7 @@ class Engine:
         return how, sample.steps, self.sample_slots(sample), sample.banned, sample.forced is None
 
     def sample_slots(self, sample: Sample) -> int:
-        """L."""
+        """L, the number of slots in the row of a sample: those of its prompt, and those to fill."""
         prompt = len(sample.window.view.prompt)
         if sample.lengths is None:
             return min(max(SLOTS, prompt), default_slots(prompt, self.model.config.slots))
@@ -480,6 +478,14 @@ class Engine:
             projections=(keep_prompt_order, keep_in_gaps(gap.to(self.model.device)), keep_word_order(vocabulary)),
             restrictions=(without(vocabulary.pad, vocabulary.sep), without_echo(vocabulary), *rules),
         )
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Lists of the items whose keys are equal."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
 
 
 def annealing(settings: Settings) -> Annealing:

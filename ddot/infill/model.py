@@ -1,8 +1,8 @@
 """The public interface: `ddot.load()` returns a `Model`, and `Model.infill` fills blanks.
 
 An answer is made of the template's own characters and the fills, so the literal text is kept whatever the network
-predicts; `word_rules` keeps the bounds of fills. A CPU fills texts one by one, on several threads; a GPU fills many
-together. An answer is the same alone and among others.
+predicts; `draft` keeps the bounds of fills, or `word_rules` for models that do not write. A CPU fills texts one by one,
+on several threads; a GPU fills many together. An answer is the same alone and among others.
 """
 
 import warnings
@@ -25,7 +25,7 @@ from ddot.infill.mistakes import Mistake
 from ddot.infill.request import ROLLOUTS, Fills, Request, request, template_of, to_count, to_score
 from ddot.infill.scheduler import chunks, inside, on_threads, one_thread, result_of
 from ddot.infill.settings import PRECISIONS, Options, Settings, one_of, whole_number
-from ddot.infill.view import SLOTS, View, view, window
+from ddot.infill.view import SLOTS, View, excerpt, view
 from ddot.network.denoiser import Denoiser, compile_blocks, halve_blocks
 from ddot.network.devices import device_of
 from ddot.network.folder import load_model
@@ -85,21 +85,21 @@ class Model:
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answers]:
         """The answers to many requests, in order, with a bounded number of them in progress at any time."""
-        return self._in_order(requests, lambda chunk: answers.answers(chunk, self.engine))
+        return self._in_order(requests, lambda chunk: answers.answer_requests(chunk, self.engine))
 
     def steps(self, request: Request) -> Steps[Answers]:
         """The steps to the answers to one request; the work stops when they are no longer read."""
-        (result,) = yield from inside(self._computing, answers.answers([request], self.engine))
+        (result,) = yield from inside(self._computing, answers.answer_requests([request], self.engine))
         return result
 
     def watched(self, request: Request) -> Steps[Answers]:
         """As `steps`, with the states of everything that is filled."""
-        (result,) = yield from inside(self._computing, answers.answers([request], self.engine, watched=True))
+        (result,) = yield from inside(self._computing, answers.answer_requests([request], self.engine, watched=True))
         return result
 
     def located(self, request: Request) -> Steps[Request]:
         """A free text with only the gaps that will be filled as its blanks, if the model decides on them first."""
-        if not self.engine.writes:
+        if not self.engine.writes_left_to_right:
             return request
         (result,) = yield from inside(self._computing, answers.locate_gaps([request], self.engine))
         return result
@@ -109,13 +109,13 @@ class Model:
         how = Settings(**{"terminal": "grid", **settings})  # type: ignore[arg-type]
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
-        if len(window(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):
+        if len(excerpt(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):
             raise ValueError(
                 "the text has too many blanks, or too much between them, to be watched at once; shorten it"
             )
         if len(seen.prompt) > SLOTS // 2:
             raise ValueError(f"the text has {len(seen.prompt)} tokens; up to {SLOTS // 2} can be watched: shorten it")
-        if self.engine.writes:
+        if self.engine.writes_left_to_right:
             return self._shown(self.watched(self.request(template, replace(how, n=1), free)), seen)
         key = fold(row_keys(how.seed, 1), 0)  # as for the first window in `infill`: the last frame shows its answer
         return self._frames(Window(seen, template.blanks, key, how))
@@ -123,7 +123,7 @@ class Model:
     def _frames(self, watched: Window) -> Iterator[Frame]:
         def sampled() -> Steps[None]:
             chances = yield from self.engine.length_chances([watched])
-            yield from self.engine.tokens([watched], chances)
+            yield from self.engine.sample_tokens([watched], chances)
 
         steps: Iterable[Step] = inside(self._computing, sampled())
         if not self.engine.has_length_head or watched.settings.avoid:  # only the last sample is valid
@@ -147,8 +147,8 @@ class Model:
         return [dict(sorted(count.items())) for count in counts]
 
     def _sampled(self, request: Request, times: int) -> Iterable[Answer]:
-        if self.engine.writes:
-            return result_of(inside(self._computing, answers.sample_answers(request, times, self.engine)))
+        if self.engine.writes_left_to_right:
+            return result_of(inside(self._computing, answers.sample_fillings(request, times, self.engine)))
         request = replace(request, settings=replace(request.settings, temperature=0.0))
         attempts = (Attempt(request, draw) for draw in range(1, times + 1))
         return self._in_order(attempts, lambda chunk: answers.fill_attempts(chunk, self.engine))

@@ -3,7 +3,7 @@
 The candidates for a window are a family: they share a prefix, the outline and the text up to the first gap. On a CPU
 a family is a batch: a pass of many rows reads the weights once. On a GPU a pass takes as long for hundreds of rows as
 for one, so families of many requests share passes, and a finished one frees its rows for one that waits (continuous
-batching). There every pass has the same shape, so an answer is the same alone.
+batching). There every pass has the same shape, so an answer does not depend on what else is in the batch.
 """
 
 import gc
@@ -58,7 +58,7 @@ class Candidate:
         """`sibling`: another candidate of the same family, if there is one."""
         self.window, self.engine, self.banned = window, engine, banned
         view = window.view
-        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.tokens)
+        self.gaps: list[Gap] = sibling.gaps if sibling else gaps(view, window.blanks, window.max_tokens)
         if sibling:
             self.outline = sibling.outline
         self.draft = Draft(
@@ -290,40 +290,39 @@ class Family(Rows):
 
     def __init__(self, engine: Engine, family: Sequence[Candidate]):
         super().__init__(engine, family)
-        self.family = list(family)
         self.reader = Reader(engine.model, 1, masked=False)
 
     def steps(self) -> Steps[None]:
         """Write all candidates, one step per forward pass."""
-        first, reader = self.family[0], self.reader
-        counts = [len(candidate.unread_slots) for candidate in self.family]
+        family, reader = list(self.active().values()), self.reader
+        first, counts = family[0], [len(candidate.unread_slots) for candidate in family]
         slots = [*first.outline, *first.unread_slots]
         hidden = reader.read([slots], [0], len(slots))[:, -1].expand(len(counts), -1)
         reader.select(torch.zeros(len(counts), dtype=torch.long, device=hidden.device))
         first.prefill_seconds, pass_seconds = time.perf_counter() - first.start, 0.0
         while True:
             yield Step()
-            n_read = [candidate.draft.n_read + count for candidate, count in zip(self.family, counts, strict=True)]
+            n_read = [candidate.draft.n_read + count for candidate, count in zip(family, counts, strict=True)]
             for row in self.choose(hidden, counts):
-                candidate = self.family[row]
+                candidate = family[row]
                 if candidate.draft.n_read < n_read[row]:
                     reader.truncate(row, candidate.offset + candidate.draft.n_read)
             self.check_deadlines(pass_seconds)
             if not (active := self.active()):
                 return
-            if len(active) < len(self.family):
+            if len(active) < len(family):
                 kept = torch.tensor(list(active), device=hidden.device)
                 reader.select(kept)
-                self.family = list(active.values())
-                self.rows, self.penalties = [*self.family], self.penalties[kept]
+                family = list(active.values())
+                self.rows, self.penalties = [*family], self.penalties[kept]
             start = time.perf_counter()
-            rows = [candidate.unread_slots for candidate in self.family]
+            rows = [candidate.unread_slots for candidate in family]
             counts = [len(slots) for slots in rows]
-            hidden = reader.read(rows, [each.offset + each.draft.n_read for each in self.family], max(counts))[:, -1]
+            hidden = reader.read(rows, [each.offset + each.draft.n_read for each in family], max(counts))[:, -1]
             pass_seconds = time.perf_counter() - start
 
 
-class Pool(Rows):
+class ContinuousBatch(Rows):
     """A continuous batch. Any request that waits for its family and has seen the last pass calls `advance`."""
 
     def __init__(self, engine: Engine, columns: int):
@@ -461,31 +460,33 @@ class SharedWork:
     """
 
     def __init__(self, engine: Engine):
-        self.engine, self.pools, self.past_passes = engine, dict[int, Pool](), 0
+        self.engine, self.batches, self.past_passes = engine, dict[int, ContinuousBatch](), 0
         self.pending: list[Any] = []  # texts to be scored
         self.graphs: dict[tuple[int, ...], Graph[Any]] = {}  # by size, last used last; results are used under the lock
         self.memory = torch.cuda.graph_pool_handle() if engine.model.device.type == "cuda" else None
-        self.lock = threading.RLock()  # like a pool's reentrant: abandoned steps may be collected, and end, at any line
+        self.lock = (
+            threading.RLock()
+        )  # reentrant, as in a batch: abandoned steps may be collected, and end, at any line
 
     @property
     def busy(self) -> bool:
-        return any(pool.busy for pool in list(self.pools.values()))
+        return any(batch.busy for batch in list(self.batches.values()))
 
-    def pool(self, columns: int) -> Pool:
+    def batch(self, columns: int) -> ContinuousBatch:
         """The continuous batch with this many columns; a new one if the last has failed. Few idle ones are kept."""
         with self.lock:
-            pool = self.pools.get(columns)
-            if pool is None or pool.failed is not None:
-                failed = [other for other, each in self.pools.items() if each.failed is not None]
-                idle = [other for other, each in self.pools.items() if not each.busy and other not in failed]
+            batch = self.batches.get(columns)
+            if batch is None or batch.failed is not None:
+                failed = [other for other, each in self.batches.items() if each.failed is not None]
+                idle = [other for other, each in self.batches.items() if not each.busy and other not in failed]
                 for other in [*failed, *idle[: max(0, len(idle) - _MAX_IDLE)]]:
-                    self.past_passes += self.pools.pop(other).passes
+                    self.past_passes += self.batches.pop(other).passes
                 if failed:
                     gc.collect()  # it may have failed for lack of memory, and errors keep frames that hold its rows
-                pool = Pool(self.engine, columns)
-            self.pools.pop(columns, None)
-            self.pools[columns] = pool  # last used last
-            return pool
+                batch = ContinuousBatch(self.engine, columns)
+            self.batches.pop(columns, None)
+            self.batches[columns] = batch  # last used last
+            return batch
 
     def graph(self, size: tuple[int, ...], compute: Callable[..., R]) -> Graph[R]:
         """The graph for tensors of this size, always of the same computation. The least recently used are dropped."""
@@ -498,7 +499,7 @@ class SharedWork:
     @property
     def passes(self) -> int:
         """All passes so far, as a clock."""
-        return self.past_passes + sum(pool.passes for pool in list(self.pools.values()))
+        return self.past_passes + sum(batch.passes for batch in list(self.batches.values()))
 
     def is_batch_ready(self, texts: int, since: int) -> bool:
         """Whether to score these texts now or, as others may join, later. `since`: the clock when the first came."""
@@ -518,22 +519,22 @@ def write_families(families: Sequence[Sequence[Candidate]], engine: Engine) -> S
         for family in families:
             yield from Family(engine, family).steps()
         return
-    pools = list[tuple[Pool, Sequence[Candidate]]]()
+    batches = list[tuple[ContinuousBatch, Sequence[Candidate]]]()
     try:
         for family in families:  # each is added at once: an idle batch may be dropped
-            pool = shared_work(engine).pool(max(candidate.columns for candidate in family))
-            pool.add(family)
-            pools.append((pool, family))
-        for pool, family in pools:
+            batch = shared_work(engine).batch(max(candidate.columns for candidate in family))
+            batch.add(family)
+            batches.append((batch, family))
+        for batch, family in batches:
             seen = -1
             while not all(candidate.draft.done for candidate in family):
-                if seen == pool.passes:  # otherwise another request has run a pass since
-                    pool.advance()
-                seen = pool.passes
+                if seen == batch.passes:  # otherwise another request has run a pass since
+                    batch.advance()
+                seen = batch.passes
                 yield Step()
     finally:
-        for pool, family in pools:
-            pool.drop(family)
+        for batch, family in batches:
+            batch.drop(family)
 
 
 def sample(scores: Float[Tensor, "B V"], temperature: float, top_p: float, u: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

@@ -28,7 +28,7 @@ class Slot(NamedTuple):
     hint: int = NOT_PROMPT
 
 
-# Of each slot of each row: token, hint, told gap length, place; 1 if it is real, 0 if it is padding.
+# Of each slot of each row: token, told gap length, hint, place; 1 if it is real, 0 if it is padding.
 PackedSlots = Int[Tensor, "5 B width"]
 
 
@@ -37,10 +37,10 @@ def pack(rows: Sequence[Sequence[Slot]], places: Sequence[int], width: int, pad:
     counts = np.array([len(slots) for slots in rows])[:, None]
     place = np.arange(width) + counts - width  # among the new slots of its row; below 0: padding
     real = place >= 0
-    x, hint, length = (np.full(real.shape, empty) for empty in (pad, NOT_PROMPT, UNKNOWN_LENGTH))
+    x, length, hint = (np.full(real.shape, empty) for empty in (pad, UNKNOWN_LENGTH, NOT_PROMPT))
     if flat := [slot for slots in rows for slot in slots]:
         x[real], length[real], hint[real] = zip(*flat, strict=True)
-    return torch.from_numpy(np.stack([x, hint, length, np.where(real, place + np.array(places)[:, None], 0), real]))
+    return torch.from_numpy(np.stack([x, length, hint, np.where(real, place + np.array(places)[:, None], 0), real]))
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
@@ -126,7 +126,7 @@ class Reader:
     def __init__(self, model: Denoiser, rows: int, masked: bool):
         self.model = model
         self.cache = Cache(rows, model.device, masked)
-        self.x, self.hint, self.gap_length, self.units = (
+        self.x, self.gap_length, self.hint, self.units = (
             torch.zeros(rows, 0, dtype=kind, device=model.device) for kind in (*[torch.long] * 3, torch.float32)
         )
 
@@ -136,10 +136,10 @@ class Reader:
 
     def forward(self, packed: PackedSlots) -> Float[Tensor, "B width d"]:
         """As `read`, for slots that are packed already."""
-        x, hint, length, place, real = packed
-        old = self.x, self.hint, self.gap_length, self.units
-        self.x, self.hint, self.gap_length, self.units = (
-            torch.cat(both, 1) for both in zip(old, (x, hint, length, place.float()), strict=True)
+        x, length, hint, place, real = packed
+        old = self.x, self.gap_length, self.hint, self.units
+        self.x, self.gap_length, self.hint, self.units = (
+            torch.cat(both, 1) for both in zip(old, (x, length, hint, place.float()), strict=True)
         )
         self.cache.grow(real.bool())
         total = self.x.shape[1]
@@ -150,8 +150,8 @@ class Reader:
     def select(self, rows: Int[Tensor, "_"]) -> None:
         """Keep only these rows, some perhaps several times."""
         self.cache.keep(rows)
-        self.x, self.hint, self.gap_length, self.units = (
-            values[rows] for values in (self.x, self.hint, self.gap_length, self.units)
+        self.x, self.gap_length, self.hint, self.units = (
+            values[rows] for values in (self.x, self.gap_length, self.hint, self.units)
         )
 
     def truncate(self, row: int, place: int) -> None:
@@ -167,7 +167,7 @@ class StaticReader:
 
     def __init__(self, model: Denoiser, rows: int, columns: int):
         self.model, self.columns = model, columns
-        self.empty = (model.vocabulary.pad, NOT_PROMPT, UNKNOWN_LENGTH, 0.0)
+        self.empty = (model.vocabulary.pad, UNKNOWN_LENGTH, NOT_PROMPT, 0.0)
         self.slots = [torch.full((rows, columns), value, device=model.device) for value in self.empty]
         self.past: Float[Tensor, "blocks 2 rows columns K D"] | None = None
         self.rows = torch.arange(rows, device=model.device)
@@ -177,7 +177,7 @@ class StaticReader:
         width, counts = reader.x.shape[1], reader.cache.seen[source].sum(1, keepdim=True)
         column = torch.arange(width, device=rows.device)
         real, before = column < counts, (column + width - counts).clamp(max=width - 1)
-        new_slots = (reader.x, reader.hint, reader.gap_length, reader.units)
+        new_slots = (reader.x, reader.gap_length, reader.hint, reader.units)
         for old, new, empty in zip(self.slots, new_slots, self.empty, strict=True):
             old.index_fill_(0, rows, empty)
             old[rows, :width] = torch.where(real, new[source].gather(1, before), empty).to(old.dtype)
@@ -191,8 +191,8 @@ class StaticReader:
         """The hidden vectors of one more slot of each row, given its token, told gap length, hint and place."""
         x, gap_length, hint, self.at = slots
         self.seen = torch.arange(self.columns, device=self.rows.device) <= self.at[:, None]
-        new = (x, hint, gap_length, self.at.float())
-        x, hint, gap_length, units = (
+        new = (x, gap_length, hint, self.at.float())
+        x, gap_length, hint, units = (
             torch.cat([old, values[:, None]], 1) for old, values in zip(self.slots, new, strict=True)
         )
         z = units / self.model.scale(self.columns + 1)

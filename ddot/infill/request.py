@@ -17,8 +17,8 @@ _MOST_ROLLOUTS = 10_000
 class Request:
     """A text to fill: its template with locked blanks as literal text, the `whole` template, the locked fills, and how.
 
-    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words. `tokens`: a
-    maximum for each blank. `fill_prefix`: the letters that the first fill begins with.
+    `located`: the network is told where the blanks are. `seconds`: a time limit, kept by fewer words.
+    `max_tokens`: of each blank. `fill_prefix`: the letters that the first fill begins with.
     """
 
     template: Template
@@ -27,7 +27,7 @@ class Request:
     settings: Settings = field(default_factory=Settings)
     located: bool = True
     seconds: float | None = None
-    tokens: int | None = None
+    max_tokens: int | None = None
     fill_prefix: str = ""
 
     @property

@@ -115,8 +115,8 @@ def lay_out(view: View, blanks: Sequence[Blank], lengths: Sequence[int]) -> tupl
 
 
 @dataclass(frozen=True)
-class Window:
-    """A template of the next blanks and their context. `begins`, `ends`: it reaches that end of the text."""
+class Excerpt:
+    """A part of a template: the next blanks and their context. `begins`, `ends`: it reaches that end of the text."""
 
     template: Template
     begins: bool
@@ -128,10 +128,10 @@ def slots_for(blank: Blank, located: bool = True) -> int:
     return max(_BLANK_SLOTS if located else _FREE_GAP_SLOTS, round(TOKENS_A_WORD * blank.least))
 
 
-def window(
+def excerpt(
     template: Template, fills: Sequence[str], tokenizer: Tokenizer, located: bool = True, slots: int = SLOTS
-) -> Window:
-    """The window of the next blanks, as many as fit, in the text filled so far."""
+) -> Excerpt:
+    """The next blanks, as many as fit into a window, in the text filled so far."""
     first = len(fills)
     whole = Template(template.literals[: first + 1], template.blanks[:first]).text(fills)
     before = whole[-_MAX_CHARACTERS:]
@@ -150,7 +150,7 @@ def window(
     end = head(after, for_right, tokenizer) if len(right) > for_right else after
     middle = template.literals[first + 1 : last + 1]
     is_last = last + 1 == len(template.blanks)
-    return Window(
+    return Excerpt(
         Template((start, *middle, end), template.blanks[first : last + 1], template.apart),
         begins=start == whole,
         ends=is_last and end == template.literals[last + 1],

@@ -4,25 +4,22 @@ A row reads `outline [sep] text`. In a gap the network predicts token after toke
 given tokens up to the next gap are read (`passes`). A fill is scored by its log-probability and that of the text after.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ddot.core.chunks import in_chunks
 from ddot.infill.draft import fluency
-from ddot.infill.engine import MAX_RETRIES, Engine, Filled, Sample, Step, Steps, Window
+from ddot.infill.engine import MAX_RETRIES, Engine, Filled, Sample, Step, Steps, Window, grouped
 from ddot.infill.passes import Candidate, Pruning, shared_work, split_by_blank, write_families
 from ddot.infill.reading import AsyncCopy, Reader, Slot, pack
 from ddot.infill.scheduler import chunks
 from ddot.infill.scoring import Tokens
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser
-
-T = TypeVar("T")
 
 TEMPERATURE_FACTORS = (1.0, 1.4, 1.8, 2.4)  # tried in turn while too few candidates differ
 _TEXTS_PER_JOB = 6  # texts of a view that are scored as one job on a GPU: few of its candidates are left
@@ -61,7 +58,7 @@ def write(windows: Sequence[Window], engine: Engine, scored: bool = True) -> Ste
         yield from _write(retries.values(), engine)
         candidates |= retries
     fills = {number: candidate.by_blank() for number, candidate in candidates.items()}
-    lookahead = [log_probs for _, log_probs in fills.values()]
+    lookahead: list[list[list[float]]] = [[[] for _ in tokens] for tokens, _ in fills.values()]
     if scored:
         lookahead = yield from _lookahead(
             [windows[number] for number in fills], [tokens for tokens, _ in fills.values()], engine
@@ -84,24 +81,16 @@ def _enable_pruning(candidates: Iterable[Candidate]) -> None:
         for candidate in candidates
         if candidate.draft.n_gaps == 1 and candidate.window.seconds is None and not candidate.window.settings.avoid
     )
-    for family in _grouped(prunable, lambda candidate: id(candidate.window.view)):
+    for family in grouped(prunable, lambda candidate: id(candidate.window.view)):
         pruning = Pruning()
         for candidate in family:
             candidate.pruning = pruning
 
 
-def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Lists of the items whose keys are equal."""
-    groups: dict[Hashable, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
-
-
 def _write(candidates: Iterable[Candidate], engine: Engine) -> Steps[float]:
     """Write candidates to their end; returns the prefill seconds of the first."""
     unfinished = (candidate for candidate in candidates if not candidate.draft.done)
-    families = _grouped(unfinished, lambda candidate: id(candidate.window.view))
+    families = grouped(unfinished, lambda candidate: id(candidate.window.view))
     yield from write_families(families, engine)
     return families[0][0].prefill_seconds if families else 0.0
 
@@ -186,7 +175,7 @@ def _lookahead(
     """For each blank the log-probabilities of the given tokens after it, without an outline; none under a deadline."""
     scored = [i for i, window in enumerate(windows) if window.seconds is None]
     texts = {i: _filled_text(windows[i], fills[i], engine.model.vocabulary.sep) for i in scored}
-    families = _grouped(dict.fromkeys(texts.values()), lambda text: text.view)
+    families = grouped(dict.fromkeys(texts.values()), lambda text: text.view)
     if engine.shape.rows == 1:
         jobs = [_ScoringJob.of(family, engine) for family in families]
         for job in jobs:
@@ -234,7 +223,7 @@ def _score_jobs(jobs: Sequence[_ScoringJob], engine: Engine) -> Steps[None]:
         while True:
             with shared.lock:
                 results = [job.result for job in jobs if job.result]
-                if len(results) == len(jobs) and (not shared.busy or all(result.ready for result in results)):
+                if len(results) == len(jobs) and (not shared.busy or all(result.log_probs.ready for result in results)):
                     return  # otherwise others go on until the results have arrived
                 passes = shared.passes
                 if waiting := [job for job in jobs if job.result is None]:
@@ -259,15 +248,12 @@ def _score_batch(job: _ScoringJob, engine: Engine, at_once: bool) -> None:
     shared.pending = [other for other in shared.pending if other not in batch]
 
 
+@dataclass(frozen=True, eq=False)
 class _TextScores:
     """For each text the log-probabilities of the tokens after each gap. On a GPU they may not have arrived yet."""
 
-    def __init__(self, texts: Iterable[_FilledText], log_probs: Tensor):
-        self.texts, self.log_probs = list(texts), AsyncCopy(log_probs)
-
-    @property
-    def ready(self) -> bool:
-        return self.log_probs.ready
+    texts: list[_FilledText]
+    log_probs: AsyncCopy
 
     @cached_property
     def by_text(self) -> dict[_FilledText, dict[int, list[float]]]:
@@ -299,7 +285,7 @@ def _score_texts(families: Sequence[Sequence[_FilledText]], size: tuple[int, int
     starts = {row: rest_width - len(text.rest) for row, text in texts.items()}
     targets = [(row, starts[row] + place, token) for row, text in texts.items() for place, token, _ in text.targets]
     if not targets:
-        return _TextScores(texts.values(), torch.zeros(0))
+        return _TextScores(list(texts.values()), AsyncCopy(torch.zeros(0)))
     targets += [(0, 0, 0)] * (-len(targets) % (model.chunk or 1))
     prefix_slots = pack(prefixes, [0] * shape.prefill.rows, prefix_width, pad)
     inputs = prefix_slots, pack(rests, places, rest_width, pad), torch.tensor(targets).T.contiguous()
@@ -307,7 +293,7 @@ def _score_texts(families: Sequence[Sequence[_FilledText]], size: tuple[int, int
         log_probs = score(*(tensor.to(model.device) for tensor in inputs))
     else:
         log_probs = shared_work(engine).graph((*size, len(targets)), score)(*inputs, device=model.device)
-    return _TextScores(texts.values(), log_probs)
+    return _TextScores(list(texts.values()), AsyncCopy(log_probs))
 
 
 def replay(window: Window, fills: Sequence[Tokens], engine: Engine) -> Steps[None]:

@@ -16,7 +16,7 @@ from ddot.infill.model import Model
 from ddot.infill.request import Request
 from ddot.infill.settings import Settings
 from ddot.infill.template import between
-from ddot.infill.view import SLOTS, window
+from ddot.infill.view import SLOTS, excerpt
 
 _CONTEXT = 4_000  # characters on either side of the gap; the network reads fewer
 _LAST_WORD = re.compile(r"(?<!\S)[^\W\d_]+\Z")
@@ -46,6 +46,10 @@ class Middles:
     reading_seconds: float
     writing_seconds: float
 
+    def best(self, n: int) -> list[Middle]:
+        """n of them, as clients expect: if fewer are different, the best are repeated."""
+        return [self.middles[number % len(self.middles)] for number in range(n)]
+
 
 EMPTY = Middles([Middle("", 0, "limit")], 0, False, 0.0, 0.0)
 
@@ -66,12 +70,12 @@ def fill_middle(
     template = between(prefix[-_CONTEXT:], suffix[:_CONTEXT])
     is_cut = len(prefix) > _CONTEXT or len(suffix) > _CONTEXT
     limit = None if max_tokens is None or max_tokens >= SLOTS else max_tokens
-    request = replace(model.request(template, settings, seconds=seconds), tokens=limit)
+    request = replace(model.request(template, settings, seconds=seconds), max_tokens=limit)
     return _steps(model, request, is_cut, stops)
 
 
 def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -> Steps[Middles]:
-    part = window(request.template, [], model.tokenizer, slots=window_slots(request))
+    part = excerpt(request.template, [], model.tokenizer, slots=window_slots(request))
     letters = unfinished_word(model, *request.template.literals)
     answers = None
     if letters:
@@ -85,7 +89,7 @@ def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -
     for answer in answers.best:
         text = answer.infill.fills[0][len(letters) :]
         middle = Middle(text, len(model.tokenizer.encode(text)) if letters else answer.tokens)
-        middles.append(_cut(middle, request.tokens, stops, model))
+        middles.append(_cut(middle, request.max_tokens, stops, model))
     middles = middles or [Middle("", 0)]  # if every fill would hold an avoided word
     is_truncated = is_cut or not (part.begins and part.ends)
     return Middles(
@@ -96,7 +100,7 @@ def _steps(model: Model, request: Request, is_cut: bool, stops: Sequence[str]) -
 def unfinished_word(model: Model, prefix: str, suffix: str) -> str:
     """The word that the prefix may end inside of; none if the model does not write from left to right."""
     engine, match = model.engine, _LAST_WORD.search(prefix)
-    if match is None or suffix[:1].isalnum() or not engine.writes:
+    if match is None or suffix[:1].isalnum() or not engine.writes_left_to_right:
         return ""
     letters = match[0]
     tokens = model.tokenizer.encode(" " + letters)
@@ -111,10 +115,10 @@ def unfinished_word(model: Model, prefix: str, suffix: str) -> str:
 def _heal(model: Model, request: Request, letters: str) -> Steps[Answers | None]:
     """The answers with the last word of the prefix filled again; None if it cannot be spelt."""
     prefix, suffix = request.template.literals
-    limit = None if request.tokens is None else request.tokens + len(model.tokenizer.encode(" " + letters))
+    limit = None if request.max_tokens is None else request.max_tokens + len(model.tokenizer.encode(" " + letters))
     template = between(prefix.removesuffix(letters), suffix)
     answers = yield from model.steps(
-        replace(request, template=template, whole=template, fill_prefix=letters, tokens=limit)
+        replace(request, template=template, whole=template, fill_prefix=letters, max_tokens=limit)
     )
     return answers if all(answer.infill.fills[0].startswith(letters) for answer in answers.best) else None
 

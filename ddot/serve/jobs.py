@@ -71,7 +71,7 @@ class JobQueue:
     def close(self) -> None:
         """Stop, and wait for the threads."""
         self.stop()
-        self.executor.shutdown(cancel_futures=False)
+        self.executor.shutdown()
 
 
 class Job(Generic[S, R]):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddot.infill.engine import Steps
 from ddot.infill.model import Model
-from ddot.serve.fim import Middles, fill_middle
+from ddot.serve.fim import Middle, Middles, fill_middle
 from ddot.serve.replies import event
 from ddot.serve.requests import EditorRequest
 
@@ -29,12 +29,12 @@ def fill(model: Model, body: EditorRequest) -> Steps[Middles]:
 
 def reply(model: Model, body: EditorRequest, result: Middles) -> dict[str, Any] | list[dict[str, Any]]:
     """The reply, or the requested fields of it; a list of them for several completions, as in llama.cpp."""
-    replies = [_reply(model, body, result, index) for index in range(body.settings.n)]
+    middles = enumerate(result.best(body.settings.n))
+    replies = [_reply(model, body, result, index, middle) for index, middle in middles]
     return replies if len(replies) > 1 else replies[0]
 
 
-def _reply(model: Model, body: EditorRequest, result: Middles, index: int) -> dict[str, Any]:
-    middle = result.middles[index % len(result.middles)]  # if fewer are different, the best are repeated
+def _reply(model: Model, body: EditorRequest, result: Middles, index: int, middle: Middle) -> dict[str, Any]:
     read = result.tokens_read
     timings = _timings("prompt", read, result.reading_seconds)
     timings |= _timings("predicted", middle.tokens, result.writing_seconds)
@@ -50,10 +50,9 @@ def _reply(model: Model, body: EditorRequest, result: Middles, index: int) -> di
 
 def events(model: Model, body: EditorRequest, result: Middles) -> Iterable[bytes]:
     """The content of a completion comes in one piece, then the rest of the reply."""
-    for index in range(body.settings.n):
-        middle = result.middles[index % len(result.middles)]
+    for index, middle in enumerate(result.best(body.settings.n)):
         yield event({"index": index, "content": middle.text, "stop": False, "tokens_predicted": middle.tokens})
-        yield event({**_reply(model, body, result, index), "content": "", "stop": True})
+        yield event({**_reply(model, body, result, index, middle), "content": "", "stop": True})
 
 
 def select(fields: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:

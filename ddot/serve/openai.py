@@ -39,8 +39,7 @@ def _steps(body: CompletionRequest, prompts: list[str], n: int, jobs: list[Steps
     middles, tokens_read = [], 0
     for steps in jobs:
         result = EMPTY if body.max_tokens == 0 else (yield from steps)
-        # OpenAI's clients expect n choices; if fewer are different, the best are repeated.
-        middles.append([result.middles[number % len(result.middles)] for number in range(n)])
+        middles.append(result.best(n))
         tokens_read += result.tokens_read
     return Completions(prompts, middles, tokens_read)
 

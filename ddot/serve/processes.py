@@ -142,12 +142,9 @@ class Worker:
             self.connection.send((fill, request))
             while True:
                 kind, value = self.connection.recv()
-                if kind == "step":
-                    yield value
-                elif kind == "error":
-                    raise value
-                else:
-                    return value
+                if kind != "step":
+                    break
+                yield value
         except (EOFError, OSError):
             self.lost = True
             self.process.join(_EXIT_TIMEOUT)  # until its other connections are closed too
@@ -155,6 +152,9 @@ class Worker:
         finally:
             if kind == "step" and not self.lost:
                 self._cancel()
+        if kind == "error":  # outside the try: an OSError of the request says nothing about the process
+            raise value
+        return value
 
     def _cancel(self) -> None:
         try:

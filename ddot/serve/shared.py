@@ -67,14 +67,15 @@ class SharedModel(Model):
             while not self.pending.empty():
                 arrived.append(self.pending.get())
             requests = [pending for pending in arrived if pending is not None]
-            running += map(self._start, chunks(requests, 1 if self.engine.writes else self.engine.shape.rows))
+            together = 1 if self.engine.writes_left_to_right else self.engine.shape.rows
+            running += map(self._start, chunks(requests, together))
             if len(requests) < len(arrived):
                 return _cancel(running)
             with self._computing():
                 running = [following for current in running for following in self._advance(current)]
 
     def _start(self, group: list[Pending]) -> Running:
-        return answers.answers([request for request, _ in group], self.engine), group
+        return answers.answer_requests([request for request, _ in group], self.engine), group
 
     def _advance(self, running: Running) -> list[Running]:
         """Run one step; returns what is left to run. If a group fails, its requests are retried one by one."""

@@ -23,8 +23,8 @@ from ddot.evaluation.rescore import contrast, read_texts
 from ddot.evaluation.run import generate
 from ddot.evaluation.store import Store, append, mend
 from ddot.evaluation.tables import read_rows, render
-from ddot.infill.lengths import default_slots
 from ddot.infill.model import Model
+from ddot.infill.planned_lengths import default_slots
 from ddot.methods.insertion import Insertion
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.folder import save_model

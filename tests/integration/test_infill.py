@@ -13,8 +13,8 @@ from ddot.data.tokenizer import learn_bpe
 from ddot.infill import answers
 from ddot.infill.answers import Answer, Infill
 from ddot.infill.frames import Frame
-from ddot.infill.lengths import choose_lengths
 from ddot.infill.model import Model
+from ddot.infill.planned_lengths import choose_lengths
 from ddot.infill.template import free, parse
 from ddot.infill.view import view
 from ddot.network.denoiser import Denoiser, DenoiserConfig

@@ -162,6 +162,14 @@ def cannot_travel(model, _):
     return lambda: None
 
 
+def test_a_request_that_fails_with_an_os_error_does_not_cost_its_worker(pool):
+    for _ in range(4):  # more often than there are processes
+        with pytest.raises(FileNotFoundError, match="not there"):
+            result_of(pool.steps(missing_file, None))
+    assert result_of(pool.steps(process, None)) != os.getpid()
+    assert not any(worker.lost for worker in pool.workers)
+
+
 def test_errors_of_a_request_are_told_and_the_next_one_is_answered(model):
     """Also those that look like a broken connection, and replies that cannot be sent."""
     here, there = multiprocessing.Pipe()

@@ -51,7 +51,7 @@ def same(answers):
 
 def middle(model, before, after, n=1, most=None, **settings):
     request = model.request(between(before, after), Settings(n=n, **settings))
-    (found,) = model.answers([replace(request, tokens=most)])
+    (found,) = model.answers([replace(request, max_tokens=most)])
     return [each.infill.fills[0] for each in found.best]
 
 

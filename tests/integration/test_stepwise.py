@@ -73,7 +73,7 @@ def test_stopping_between_steps_leaves_torch_as_it_is(toy):
 
 
 def test_a_time_limit_leaves_three_steps_at_least(toy):
-    if toy.engine.writes:
+    if toy.engine.writes_left_to_right:
         _, found = driven(toy.steps(toy.request("The ___ hall", seconds=1e-6)))
         assert 1 <= found.best[0].tokens <= 3
         return

@@ -12,8 +12,8 @@ from ddot.core.gap_lengths import CLASSES, class_lengths
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.engine import CPU, Engine, Sample, Shape, Window, gap_tokens
-from ddot.infill.lengths import choose_lengths, within_bounds
 from ddot.infill.model import Model
+from ddot.infill.planned_lengths import choose_lengths, within_bounds
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
 from ddot.infill.template import Blank, parse

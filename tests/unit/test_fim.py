@@ -58,7 +58,7 @@ def test_an_editor_gets_the_fill_between_prefix_and_suffix():
     )
     (request,) = model.asked
     assert request.template.literals == ("a\nb\nThe old", " hall")
-    assert (request.template.blanks, request.tokens) == ((Blank(0),), 9)
+    assert (request.template.blanks, request.max_tokens) == ((Blank(0),), 9)
     assert request.seconds == 0.25
     assert (request.settings.seed, request.settings.n) == (3, 1)  # an editor shows one
     assert (found["content"], found["stop_type"], found["truncated"]) == ("lamp in the", "eos", False)
@@ -71,7 +71,7 @@ def test_an_editor_gets_the_fill_between_prefix_and_suffix():
 def test_no_bound_and_one_beyond_the_slots_are_none(n_predict):
     model = Scripted("lamp")
     edited(model, n_predict=n_predict, t_max_predict_ms=-1)
-    assert model.asked[0].tokens is None
+    assert model.asked[0].max_tokens is None
     assert model.asked[0].seconds is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ddot.core.codes import BOTH, GLUED, UNKNOWN
 from ddot.core.gap_lengths import CLASSES, LOWEST, class_lengths, length_class
 from ddot.core.records import Example, Prompt
-from ddot.infill.lengths import concentrated, drawn_length, expected_gap_lengths, mean_length, rounded
+from ddot.infill.planned_lengths import concentrated, drawn_length, expected_gap_lengths, mean_length, rounded
 
 lengths = st.lists(st.floats(0, 20), min_size=1, max_size=12).map(np.array)
 

@@ -6,7 +6,7 @@ import torch
 from ddot.core.gap_lengths import CLASSES, class_lengths
 from ddot.core.rng import row_keys
 from ddot.data.tokenizer import learn_bpe
-from ddot.infill.lengths import PLANNERS, choose_lengths
+from ddot.infill.planned_lengths import PLANNERS, choose_lengths
 from ddot.infill.template import parse
 from ddot.infill.view import view
 

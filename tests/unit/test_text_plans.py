@@ -9,8 +9,8 @@ import torch
 
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.engine import Shape
-from ddot.infill.lengths import TextPlanner, choose_lengths, conditioned
 from ddot.infill.model import Model
+from ddot.infill.planned_lengths import TextPlanner, choose_lengths, conditioned
 from ddot.infill.template import parse
 from ddot.infill.view import view
 from ddot.network.denoiser import Denoiser, DenoiserConfig

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ddot.data.tokenizer import learn_bpe
 from ddot.infill.template import LONGEST, Blank, Template, free, parse
-from ddot.infill.view import SLOTS, head, slots_for, tail, view, window
+from ddot.infill.view import SLOTS, excerpt, head, slots_for, tail, view
 
 SENTENCES = ["The lamp in the hall was lit, and somebody had left the door open for us.", "No one answered at first."]
 TOKENIZER = learn_bpe(SENTENCES * 4, 360)
@@ -18,7 +18,7 @@ def windows(template, fill, located=True):
     """The windows of a template that is filled window by window, with the number of blanks filled before each."""
     fills = []
     while len(fills) < len(template.blanks):
-        part = window(template, fills, TOKENIZER, located)
+        part = excerpt(template, fills, TOKENIZER, located)
         yield len(fills), part
         fills += [fill] * len(part.template.blanks)
 
@@ -76,13 +76,13 @@ def test_many_words_in_free_order_share_a_window():
 @pytest.mark.parametrize("unit", ["the lamp ", "漢字", "🙂 ", "x"])
 def test_a_blank_in_a_long_text_sees_both_sides(unit):
     before, after = unit * 3000, " " + unit * 3000
-    part = window(Template((before, after), (Blank(),)), [], TOKENIZER)
+    part = excerpt(Template((before, after), (Blank(),)), [], TOKENIZER)
     left, right = (TOKENIZER.encode(text) for text in part.template.literals)
     assert not part.begins
     assert not part.ends
     assert min(len(left), len(right)) > SLOTS // 4
     # What one side does not need the other gets.
-    part = window(Template((before, " end"), (Blank(),)), [], TOKENIZER)
+    part = excerpt(Template((before, " end"), (Blank(),)), [], TOKENIZER)
     assert len(TOKENIZER.encode(part.template.literals[0])) > SLOTS // 2
     assert part.ends
 

@@ -23,11 +23,11 @@ from ddot.evaluation.items import Prompted
 from ddot.evaluation.nats import after_outline
 from ddot.infill import answers as answering
 from ddot.infill import writing
-from ddot.infill.answers import Attempt, _best, answers
-from ddot.infill.draft import gaps
+from ddot.infill.answers import Attempt, _best, answer_requests
+from ddot.infill.draft import fluency, gaps
 from ddot.infill.engine import CPU, Engine, Filled, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, Pool, Pruning, Rows, SharedWork, _prune, sample
+from ddot.infill.passes import Candidate, ContinuousBatch, Pruning, Rows, SharedWork, _prune, sample
 from ddot.infill.reading import AsyncCopy, Graph, Reader, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
@@ -197,7 +197,7 @@ WANTS = {
 )
 def test_bounds_hold_for_a_network_that_wants_one_sort_of_tokens(parts, end, wants, tokens, rng):
     """The likelihoods of ends are at random, time is up at any moment."""
-    one = Candidate(window("".join(map("".join, parts)) + end, tokens=tokens), model().engine)
+    one = Candidate(window("".join(map("".join, parts)) + end, max_tokens=tokens), model().engine)
     draft, rules = one.draft, one.engine.rules.numpy()
     while not draft.done:
         draft.n_read = len(draft.text)
@@ -216,9 +216,9 @@ def test_bounds_hold_for_a_network_that_wants_one_sort_of_tokens(parts, end, wan
 @settings(max_examples=12, deadline=None)
 @given(text=st.sampled_from(TEXTS), seconds=st.sampled_from([0.0, 0.002, 0.01]), tokens=st.sampled_from([None, 1, 4]))
 def test_bounds_hold_in_a_hurry(text, seconds, tokens):
-    request = dataclasses.replace(Model.request(text, seconds=seconds), tokens=tokens)
+    request = dataclasses.replace(Model.request(text, seconds=seconds), max_tokens=tokens)
     with torch.inference_mode():
-        (found,) = result_of(answers([request], model().engine))
+        (found,) = result_of(answer_requests([request], model().engine))
     assert all(
         blank.holds(fill) for blank, fill in zip(request.template.blanks, found.best[0].infill.fills, strict=True)
     )
@@ -307,7 +307,7 @@ def test_an_answer_that_one_would_not_get_is_not_taken_for_it():
     nothing = np.zeros(0, np.int64)
     lamp, door = (np.array([ALPHABET.token_of[word]]) for word in (" lamp", " door"))
     found = {0: Filled([nothing], [-3.0], 0.0), 1: Filled([lamp], [-2.0], 0.0), 2: Filled([door], [-1.0], 0.0, True)}
-    best = [number for number, _ in _best(found, 2, window("The ___ open."), Engine(NETWORK, TOKENIZER))]
+    best = [number for number, _ in _best(found, window("The ___ open."), Engine(NETWORK, TOKENIZER))]
     assert best == [1, 2]
 
 
@@ -375,6 +375,14 @@ def test_what_follows_a_place_counts_once():
     assert (len(first), len(second), len(third)) == (0, 1, 2)
 
 
+def test_a_fill_whose_surroundings_are_not_scored_is_scored_by_itself():
+    one, engine = window("The lamp ___ was lit."), Engine(NETWORK, TOKENIZER)
+    with torch.no_grad():
+        filled = result_of(write([one], engine, scored=False))[0]
+        (log_probs,) = result_of(fill_log_probs(one, filled.tokens, engine))
+    assert filled.scores == pytest.approx([fluency(log_probs, is_sentence=False)], abs=1e-4)
+
+
 def test_a_fill_is_drawn_at_a_temperature_and_chosen_without():
     for how, wanted in ((Settings(), 6), (Settings(temperature=1.0), 1)):
         assert answering._candidates_for_one(dataclasses.replace(window(TEXTS[0]), settings=how)) == wanted
@@ -430,7 +438,7 @@ def together(engine, requests, after=1):
     for turn in itertools.count():
         while waiting and (after == 0 or turn % after == 0):
             number, request = waiting.pop(0)
-            under_way[number] = answers([request], engine)
+            under_way[number] = answer_requests([request], engine)
             if after:
                 break
         for number, steps in list(under_way.items()):
@@ -448,7 +456,7 @@ def together(engine, requests, after=1):
 def test_requests_that_join_a_continuous_batch_get_the_bits_they_get_alone(after):
     requests = [model(EIGHT).request(text, Settings(n=n, seed=n)) for text in TEXTS for n in (1, 2)]
     with torch.inference_mode():
-        alone = [result_of(answers([request], model(EIGHT).engine))[0].best for request in requests]
+        alone = [result_of(answer_requests([request], model(EIGHT).engine))[0].best for request in requests]
         passes = []
         engine = Engine(NETWORK, TOKENIZER, EIGHT)
         read = engine.model.read
@@ -458,7 +466,7 @@ def test_requests_that_join_a_continuous_batch_get_the_bits_they_get_alone(after
         assert most > 1
         shared, passes[:] = len(passes), []
         for request in requests:
-            result_of(answers([request], engine))
+            result_of(answer_requests([request], engine))
     assert shared < 0.7 * len(passes)  # a batch has rows for four of them
 
 
@@ -466,14 +474,14 @@ def test_whoever_leaves_a_continuous_batch_frees_its_rows():
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     requests = [model(EIGHT).request(text) for text in TEXTS[:2]]
     with torch.inference_mode():
-        leaving, staying = (answers([request], engine) for request in requests)
+        leaving, staying = (answer_requests([request], engine) for request in requests)
         for _ in range(3):
             next(leaving), next(staying)
         leaving.close()
-        (pool,) = engine.shared_work.pools.values()
-        rows = {id(each.window.view) for each in pool.rows if each is not None}
+        (batch,) = engine.shared_work.batches.values()
+        rows = {id(each.window.view) for each in batch.rows if each is not None}
         assert len(rows) == 1
-        assert result_of(staying)[0].best == result_of(answers([requests[1]], model(EIGHT).engine))[0].best
+        assert result_of(staying)[0].best == result_of(answer_requests([requests[1]], model(EIGHT).engine))[0].best
 
 
 @pytest.mark.parametrize("where", ["written", "judged"])
@@ -482,8 +490,8 @@ def test_steps_that_end_in_the_middle_of_a_pass_of_others_stop_nobody(where, mon
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     requests = [model(EIGHT).request(text) for text in ("The lamp ___{1} open.", "The dog ___{5} open.")]
     alone = result_of(model(EIGHT).steps(requests[1])).best
-    leaving = answers([requests[0]], engine)
-    done, choose, plainly = [], Pool.choose, writing._score_texts
+    leaving = answer_requests([requests[0]], engine)
+    done, choose, plainly = [], ContinuousBatch.choose, writing._score_texts
 
     def fill():
         with torch.inference_mode():
@@ -491,10 +499,10 @@ def test_steps_that_end_in_the_middle_of_a_pass_of_others_stop_nobody(where, mon
             while where == "judged" and not engine.shared_work.pending:
                 next(leaving)
             if where == "written":
-                monkeypatch.setattr(Pool, "choose", lambda *given: leaving.close() or choose(*given))
+                monkeypatch.setattr(ContinuousBatch, "choose", lambda *given: leaving.close() or choose(*given))
             else:
                 monkeypatch.setattr(writing, "_score_texts", lambda *given: leaving.close() or plainly(*given))
-            done.append(result_of(answers([requests[1]], engine))[0].best)
+            done.append(result_of(answer_requests([requests[1]], engine))[0].best)
 
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
@@ -508,27 +516,29 @@ def test_a_continuous_batch_that_fails_is_replaced():
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     requests = [model(EIGHT).request(text) for text in TEXTS[:3]]
     with torch.inference_mode():
-        first, second = (answers([request], engine) for request in requests[:2])
+        first, second = (answer_requests([request], engine) for request in requests[:2])
         for _ in range(3):
             next(first), next(second)
-        (pool,) = engine.shared_work.pools.values()
-        pool.read_slots, kept = None, weakref.ref(pool)
+        (batch,) = engine.shared_work.batches.values()
+        batch.read_slots, kept = None, weakref.ref(batch)
         with pytest.raises(TypeError):
             result_of(first)
         with pytest.raises(RuntimeError, match="has failed"):
             result_of(second)
-        del pool, first, second
-        again = result_of(answers([requests[2]], engine))[0].best
+        del batch, first, second
+        again = result_of(answer_requests([requests[2]], engine))[0].best
         assert kept() is None  # its rows may be needed for those of the new one
-        assert again == result_of(answers([requests[2]], model(EIGHT).engine))[0].best
+        assert again == result_of(answer_requests([requests[2]], model(EIGHT).engine))[0].best
 
 
 def test_families_get_rows_in_the_order_in_which_they_came(monkeypatch):
     """One that needs most of the rows is not kept waiting by small ones that come after it."""
-    came, begun, add, read = [], [], Pool.add, Pool._prefill
-    monkeypatch.setattr(Pool, "add", lambda pool, family: came.append(family[0]) or add(pool, family))
+    came, begun, add, read = [], [], ContinuousBatch.add, ContinuousBatch._prefill
+    monkeypatch.setattr(ContinuousBatch, "add", lambda batch, family: came.append(family[0]) or add(batch, family))
     monkeypatch.setattr(
-        Pool, "_prefill", lambda pool, some, *rest: begun.extend(each[0] for each in some) or read(pool, some, *rest)
+        ContinuousBatch,
+        "_prefill",
+        lambda batch, some, *rest: begun.extend(each[0] for each in some) or read(batch, some, *rest),
     )
     requests = [model(EIGHT).request("The lamp ___{4} open.", Settings(n=20 if i == 9 else 1)) for i in range(30)]
     with torch.inference_mode():
@@ -553,17 +563,17 @@ def test_content_words_given_or_written_become_dearer_in_their_row_alone():
 
 def test_continuous_batches_of_widths_not_used_for_long_are_forgotten():
     shared = SharedWork(Engine(NETWORK, TOKENIZER, EIGHT))
-    busy = shared.pool(1)
+    busy = shared.batch(1)
     busy.waiting.append([None])
     for columns in range(2, 12):
-        shared.pool(columns).passes = 10
-        shared.pool(2)
-    assert shared.pool(1) is busy
-    assert 2 in shared.pools
-    assert len(shared.pools) < 7
-    shared.pool(11).failed = "no memory"
-    new = shared.pool(12)
-    assert 11 not in shared.pools  # whatever failed is not kept for texts of its width
+        shared.batch(columns).passes = 10
+        shared.batch(2)
+    assert shared.batch(1) is busy
+    assert 2 in shared.batches
+    assert len(shared.batches) < 7
+    shared.batch(11).failed = "no memory"
+    new = shared.batch(12)
+    assert 11 not in shared.batches  # whatever failed is not kept for texts of its width
     new.passes = 10
     assert shared.passes == 110  # a clock, by which others wait: it never goes back
 
@@ -573,19 +583,19 @@ def test_the_rows_of_a_continuous_batch_that_is_forgotten_leave_memory_at_once()
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     with torch.inference_mode():
         result_of(write([window(TEXTS[0])], engine))
-    kept = [weakref.ref(pool.reader) for pool in engine.shared_work.pools.values()]
+    kept = [weakref.ref(batch.reader) for batch in engine.shared_work.batches.values()]
     gc.disable()
     try:
-        engine.shared_work.pools.clear()
+        engine.shared_work.batches.clear()
         assert [each() for each in kept] == [None]
     finally:
         gc.enable()
 
 
 def test_texts_of_one_width_share_a_continuous_batch_however_many_widths_a_list_has(monkeypatch):
-    made, init = [], Pool.__init__
+    made, init = [], ContinuousBatch.__init__
     monkeypatch.setattr(
-        Pool, "__init__", lambda pool, engine, columns: made.append(columns) or init(pool, engine, columns)
+        ContinuousBatch, "__init__", lambda batch, engine, columns: made.append(columns) or init(batch, engine, columns)
     )
     texts = ["The lamp" + " ___{64} hall" * blanks + " ___{1} open." for blanks in range(7)]
     with torch.inference_mode():
@@ -640,7 +650,7 @@ def test_others_are_written_while_numbers_are_on_their_way(monkeypatch):
     requests = [model(EIGHT).request(text) for text in TEXTS]
     with torch.inference_mode():
         engine = model(EIGHT).engine
-        alone = [result_of(answers([request], engine))[0].best for request in requests]
+        alone = [result_of(answer_requests([request], engine))[0].best for request in requests]
         assert not passed
         engine = Engine(NETWORK, TOKENIZER, EIGHT)
         found, _ = together(engine, requests, after=2)
@@ -660,7 +670,7 @@ def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
 
     monkeypatch.setattr(writing, "_score_texts", failing)
     with torch.inference_mode():
-        first, second = (answers([request], engine) for request in requests)
+        first, second = (answer_requests([request], engine) for request in requests)
         found, errors = {}, 0
         under_way = {0: first, 1: second}
         while under_way:
@@ -675,17 +685,17 @@ def test_texts_judged_together_with_one_that_fails_are_judged(monkeypatch):
                 del under_way[number]
         assert (errors, len(found)) == (1, 1)
         (number,) = found
-        assert found[number] == result_of(answers([requests[number]], model(EIGHT).engine))[0].best
+        assert found[number] == result_of(answer_requests([requests[number]], model(EIGHT).engine))[0].best
 
 
 def test_nobody_waits_for_one_who_has_stopped_reading():
     """Texts wait for others to be judged with, but not for those whose passes nobody asks for."""
     engine = Engine(NETWORK, TOKENIZER, EIGHT)
     with torch.inference_mode():
-        stopped = answers([model(EIGHT).request("The lamp ___{30,} open.")], engine)
+        stopped = answer_requests([model(EIGHT).request("The lamp ___{30,} open.")], engine)
         for _ in range(3):
             next(stopped)
-        steps = answers([model(EIGHT).request(TEXTS[3])], engine)
+        steps = answer_requests([model(EIGHT).request(TEXTS[3])], engine)
         assert len(list(itertools.islice(steps, 500))) < 500
         assert engine.shared_work.busy  # the one that has stopped is not done
 
@@ -704,16 +714,16 @@ def test_whoever_leaves_or_fails_takes_its_texts_along(monkeypatch):
 
     monkeypatch.setattr(writing, "_score_texts", failing)
     with torch.inference_mode():
-        leaving = answers([long], engine)
+        leaving = answer_requests([long], engine)
         while engine.shared_work is None or not engine.shared_work.pending:
             next(leaving)
         leaving.close()
         assert engine.shared_work.pending == []
-        first = answers([long], engine)
+        first = answer_requests([long], engine)
         while not engine.shared_work.pending:
             next(first)
-        beside = result_of(answers([model(EIGHT).request(TEXTS[3])], engine))[0].best
-        assert beside == result_of(answers([model(EIGHT).request(TEXTS[3])], model(EIGHT).engine))[0].best
+        beside = result_of(answer_requests([model(EIGHT).request(TEXTS[3])], engine))[0].best
+        assert beside == result_of(answer_requests([model(EIGHT).request(TEXTS[3])], model(EIGHT).engine))[0].best
         assert failed == []
         with pytest.raises(MemoryError):
             result_of(first)
@@ -799,7 +809,7 @@ def test_a_fill_begins_with_the_letters_given():
     for letters in ("la", "stoo", "Nobo"):
         request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=None), fill_prefix=letters)
         with torch.inference_mode():
-            (found,) = result_of(answers([request], model().engine))
+            (found,) = result_of(answer_requests([request], model().engine))
         assert found.best[0].infill.fills[0].startswith(letters)
 
 
@@ -849,7 +859,7 @@ def test_a_sentence_whose_words_are_counted_does_not_end_in_mid_phrase(monkeypat
 def test_letters_are_finished_and_something_follows_however_little_time_there_is(letters):
     request = dataclasses.replace(Model.request("The ___{0,} open.", seconds=1e-9), fill_prefix=letters)
     with torch.inference_mode():
-        (found,) = result_of(answers([request], model().engine))
+        (found,) = result_of(answer_requests([request], model().engine))
     (fill,) = found.best[0].infill.fills
     assert fill.startswith(letters)
     assert len(fill) > len(letters)

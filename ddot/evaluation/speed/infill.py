@@ -23,8 +23,8 @@ from torch import nn
 from ddot.core.records import Prediction, State
 from ddot.core.rng import row_keys
 from ddot.infill.engine import CPU, Window
-from ddot.infill.lengths import choose_lengths, default_slots
 from ddot.infill.model import Model, load
+from ddot.infill.planned_lengths import choose_lengths, default_slots
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings, whole_number
 from ddot.infill.template import parse

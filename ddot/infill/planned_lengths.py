@@ -1,4 +1,8 @@
-"""Planned lengths for models that do not write (`Engine.writes`): `choose_lengths`, from what a planner predicts."""
+"""Planned lengths for models that do not write: `choose_lengths`, from what a planner predicts.
+
+Where blanks are written, as with the embedded model, nothing is planned: a blank ends where the network chooses [sep]
+(`passes`), which `draft` allows within its bounds.
+"""
 
 from collections.abc import Callable, Sequence
 
