@@ -360,12 +360,12 @@ def check_files(share: Share, output: Path) -> None:
         raise ValueError("several processes can share a file only, not a stream; give --input and --output a file")
     if not share.is_stream:
         first = [line for _, line in islice(Share(source), _SNIFFED)]
-        if first and b"\0" in first[0]:
-            raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
         if first and re.match(rb"\s*\[\s*(\{|$)", first[0]):
             lines = f"jq -c '.[]' {shlex.quote(str(source))}"
             raise ValueError(f"{source} is one JSON array; {_WANTED} a line: {lines} converts it")
         if first and not any(map(_is_meant_as_json, first)):
+            if any(b"\0" in line for line in first):
+                raise ValueError(f'{source} is a binary file; wanted JSON lines with "text"')
             begins = json.dumps(first[0].decode(errors="replace").strip()[:40], ensure_ascii=False)
             reads = f"{_CAT.get(source.suffix, 'cat')} {shlex.quote(str(source))}"
             raise ValueError(

@@ -62,7 +62,6 @@ INFILLS = [
     (*INFILL, TEXT, "--lock", "-", "--trace", "t.json"),
     (*INFILL, TEXT, "--compile"),
     (*INFILL, TEXT, "bad"),
-    (*INFILL, "--input", "good.jsonl"),
     (*INFILL, "--output", "out.jsonl"),
     (*TO, "out.jsonl", TEXT),
     (*TO, "out.jsonl", "--free"),

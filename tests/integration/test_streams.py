@@ -39,7 +39,7 @@ def test_other_fields_are_carried_and_locks_are_kept(folder, tmp_path):
         {"id": 10, "text": "I like ___.", "fills": "tea"},
         {"id": 11, "text": "I like ___.", "fills": [3]},
     ]
-    done = ddot("infill", "--input", "-", "--output", "-", "--model", folder, *QUICK, stdin=lines_of(asked))
+    done = ddot("infill", "--input", "-", "--model", folder, *QUICK, stdin=lines_of(asked))
     assert done.returncode == 1
     rows = read(done.stdout)
     assert [row["id"] for row in rows] == ["a", 7, 3, 9, 10, 11]
