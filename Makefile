@@ -1,6 +1,6 @@
 # make demo   install into .venv and fill example sentences with the embedded model
 # make test   install everything into .venv and run ruff, mypy and the whole test suite (under 10 minutes on two cores)
-# make check  ruff, mypy and the unit tests, for the daily loop (under 90 seconds)
+# make check  ruff, mypy and the unit tests but for the slowest, for the daily loop (under 90 seconds)
 # make lint   ruff and mypy alone
 # make mutants [ONLY="word …"]   make small mistakes in a scratch copy; every one must be noticed by the tests named for it
 # make forty  the forty sentences of the model card, as JSON lines: in float32, the same on any x86 processor
@@ -27,7 +27,7 @@ test: .venv/ready-for-tests lint
 	$(PYTEST)
 
 check: .venv/ready-for-tests lint
-	$(PYTEST) tests/unit
+	$(PYTEST) tests/unit -m "not slow"
 
 mutants: .venv/ready-for-tests
 	$(BIN)/python tests/mutants.py --jobs 2 $(ONLY)

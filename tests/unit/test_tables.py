@@ -465,6 +465,7 @@ def many_rows():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("rows", [[], many_rows()], ids=["no rows", "many rows"])
 def test_every_line_has_every_column(rows, every):

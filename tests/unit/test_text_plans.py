@@ -33,6 +33,7 @@ def model(request):
 TEXTS = ["The ___ hall ___{2} open", "___", "The ___{4}, and ___{1,3} ___{0,}.", "lamp ___ ___ door"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"steps": 2}, {"n": 2, "temperature": 0.9}, {"terminal": "grid"}], ids=str)
 def test_answers_keep_bounds_and_are_the_same_in_any_list(model, settings):
     together = model.infill(TEXTS, **settings)

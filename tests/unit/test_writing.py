@@ -144,6 +144,7 @@ def test_the_greedy_candidate_is_what_a_plain_loop_writes(text, shape):
     assert [each.tolist() for each in found.tokens] == [each.tolist() for each in tokens]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"n": 3}, {"temperature": 1.0, "n": 2, "seed": 4}, {"avoid": ["lamp", "t"]}], ids=str
 )
@@ -164,6 +165,7 @@ LITERALS = st.sampled_from(
 PARTS = st.lists(st.tuples(LITERALS, BLANKS), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(parts=PARTS, end=LITERALS, seed=st.integers(0, 9), n=st.sampled_from([1, 3]))
 def test_bounds_hold_whatever_the_network_says(parts, end, seed, n):
@@ -235,6 +237,7 @@ def test_the_score_of_what_is_written_is_that_of_the_same_fills(text):
         assert all(V.sep not in tokens for tokens in one.tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [CPU, EIGHT], ids=["alone", "in batches"])
 @torch.no_grad()
 def test_a_candidate_gives_up_where_one_that_is_written_can_hardly_be_beaten(shape):
@@ -311,6 +314,7 @@ def test_an_answer_that_one_would_not_get_is_not_taken_for_it():
     assert best == [1, 2]
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_answer_that_one_gets_is_among_several_though_others_give_up():
     for seed, text in ((0, TEXTS[0]), (14, TEXTS[0]), (20, "Nobody ___ barked."), (21, "Nobody ___ barked.")):
@@ -452,6 +456,7 @@ def together(engine, requests, after=1):
             return [found[number] for number in range(len(requests))], most
 
 
+@pytest.mark.slow
 def test_requests_that_join_a_continuous_batch_get_the_bits_they_get_alone(monkeypatch):
     requests = [model(EIGHT).request(text, Settings(n=n, seed=n)) for text in TEXTS for n in (1, 2)]
     passes, read = [], NETWORK.read
@@ -628,6 +633,7 @@ def test_texts_written_in_the_same_pass_are_judged_together(monkeypatch):
     assert judged == [2, 2]
 
 
+@pytest.mark.slow
 def test_others_are_written_while_numbers_are_on_their_way(monkeypatch):
     """As on a GPU; whoever is alone waits for them at once."""
     passed = []  # passes of the batch while numbers were on their way
@@ -746,6 +752,7 @@ def test_texts_are_judged_on_the_device_of_the_network(shape, monkeypatch):
         writing._score_texts([[text]], (16, 16, 6), engine)
 
 
+@pytest.mark.slow
 def test_one_answer_alone_is_among_several_and_best_first():
     for text in TEXTS[1::2]:
         alone = model().infill(text)[0]
