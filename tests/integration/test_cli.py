@@ -50,7 +50,7 @@ def test_texts_from_stdin_and_plain_output(folder):
         (["a ___ b", "--free"], "leave out ___ or --free"),
         (["a ___", "--trace", "no/such/trace.json"], "no folder"),
         (["a ___", "--model", "no/such/folder"], "no model at"),
-        (["a ___", "--input", "x.jsonl"], "--output as well"),
+        (["a ___", "--input", "x.jsonl"], "leave out the text"),
         (["a ___", "--compile"], "--compile is for a large file on a GPU"),
         (["--input", "missing.jsonl", "--output", "out.jsonl"], "no file at"),
         (["one;two", "three"], "no blank in 'one;two'; put a text of several words in quotes"),
