@@ -38,6 +38,8 @@ ALL_MASKS = Mix(*MOST_MASKS, (2.0, Keywords(1, 6)))
 EVEN = Stretched(JitteredGrid(0.5), 0.15)
 AS_TEXT = Stretched(AsText(JitteredGrid(0.5)), 0.15)
 STARTS = Mixture((1.0, random_terminal), (1.0, EVEN))
+EVERY_START = Mixture((1.0, random_terminal), (1.0, EVEN), (1.0, AS_TEXT))
+PASSAGES = EitherCut(0.85, ManySentences(0.55), Windows(0.8))
 
 
 def toy() -> Run:
@@ -109,16 +111,14 @@ def smollm2() -> Run:
     beyond the corpora. Moving slots, and lengths planned from the prompt read as text, have their own share.
     """
     weight = TokenUnitWeight(at_most=64)
-    starts = Mixture((1.0, random_terminal), (1.0, EVEN), (1.0, AS_TEXT))
-    moving = DDOT(terminal=starts, position_weight=weight, gap_length_factor=1.0)
+    moving = DDOT(terminal=EVERY_START, position_weight=weight, gap_length_factor=1.0)
     some_told = Telling(located=0.5, gap_lengths=0.1, some_gap_lengths=0.1)
-    passages = EitherCut(0.85, ManySentences(0.55), Windows(0.8))
     full = EitherCut(0.5, ManySentences(0.5), Windows(0.8))
     units = Tokenizer.units
     every = _PROSE + _FORMS
     plans = (
         Plan(
-            Outline(), Natural(), passages, Telling(located=1.0, decoys=0.005, gap_lengths=0.3),
+            Outline(), Natural(), PASSAGES, Telling(located=1.0, decoys=0.005, gap_lengths=0.3),
             lengths=(64, 64, 128), unit=units, weight=0.56, sources=_PROSE,
         ),
         Plan(
@@ -128,13 +128,13 @@ def smollm2() -> Run:
         ),
         Plan(Outline(1.0, plain=True), Nothing(), full, lengths=(128,), weight=0.08, sources=every),
         Plan(
-            Planning(), Natural(dense=0.15), passages, Telling(located=1.0),
+            Planning(), Natural(dense=0.15), PASSAGES, Telling(located=1.0),
             lengths=(32, 64, 128), unit=units, weight=0.06, sources=_PROSE,
         ),
         Plan(moving, Mix(*MOST_MASKS), full, some_told, whole_words=0.9, full_noise=0.15, weight=0.09, sources=every),
         # Keywords alone ask for one sentence: with up to three, texts came out 3 to 7 words too long.
         Plan(moving, Keywords(1, 6), WholeSentences(1), some_told, full_noise=0.3, weight=0.03, sources=_FORMS),
-        Plan(moving, Natural(), passages, some_told, unit=units, full_noise=0.15, weight=0.03, sources=_PROSE),
+        Plan(moving, Natural(), PASSAGES, some_told, unit=units, full_noise=0.15, weight=0.03, sources=_PROSE),
     )  # fmt: skip
     training = replace(
         _SMOLLM2, slots=32_768, seconds=1000.0, rate=2e-4, matrix_rate=4e-4, added_rate=2e-3, warmup=50, decay=0.7
@@ -193,7 +193,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
 def _everyday(name: str, method: Trainable, start: str = "runs/prose_trunk", rate: float = 5e-4) -> Run:
     """A method on the embedded model's prose, told where the blanks are, which are such as people leave."""
     plan = Plan(
-        method, Natural(), EitherCut(0.85, ManySentences(0.55), Windows(0.8)), Telling(located=1.0, decoys=0.005),
+        method, Natural(), PASSAGES, Telling(located=1.0, decoys=0.005),
         lengths=(64, 64, 128), unit=Tokenizer.units, full_noise=0.1,
     )  # fmt: skip
     training = replace(
@@ -208,8 +208,7 @@ def _everyday_methods() -> dict[str, Callable[[], Run]]:
     """The methods of the table of everyday texts. Those that read from left to right start from the language model,
     at a lower rate; one network learns all starts of DDOT."""
     base = "runs/base/smollm2"
-    starts = Mixture((1.0, random_terminal), (1.0, EVEN), (1.0, AS_TEXT))
-    moving = DDOT(terminal=starts, position_weight=TokenUnitWeight(at_most=64), gap_length_factor=1.0)
+    moving = DDOT(terminal=EVERY_START, position_weight=TokenUnitWeight(at_most=64), gap_length_factor=1.0)
     return {
         "prose_trunk": partial(_everyday, "prose_trunk", FixedLength(), base, 1e-3),
         "prose_fixed": partial(_everyday, "prose_fixed", FixedLength()),
