@@ -30,8 +30,9 @@ def status() -> int:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # keep every character, whatever the locale
     try:
         try:
-            app()
-            code = 0
+            code = app(standalone_mode=False) or 0
+            if code == 130:  # Ctrl-C
+                raise KeyboardInterrupt
         except SystemExit as end:
             if _interrupted(end):
                 raise
@@ -45,6 +46,8 @@ def status() -> int:
         if isinstance(error, BrokenPipeError):  # the reader closed the pipe, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 1
+        if type(error).__name__ == "NoArgsIsHelpError":  # Typer's; it has printed the help
+            return 2
         if not (sentence := _sentence(error)):
             raise
         say(sentence)
@@ -53,6 +56,11 @@ def status() -> int:
 
 def _sentence(error: BaseException) -> str:
     """What to tell the user; empty if the error is a bug."""
+    if hasattr(error, "format_message"):  # Typer's, which has been of more than one class
+        message = " ".join(error.format_message().split()).rstrip(".")
+        context = getattr(error, "ctx", None)
+        command = " ".join(["ddot", *context.command_path.partition("ddot")[2].split()]) if context else "ddot"
+        return f"{message[:1].lower()}{message[1:]}; `{command} --help` says what there is"
     if isinstance(error, OSError) and error.errno is not None:
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{(error.strerror or 'it cannot be used').lower()}; choose another place, or make it usable"
