@@ -63,9 +63,9 @@ def answers() -> str:
         found = [row for row in every if "first" in row and sides.items() <= row.items()]
         return " and ".join(f"{row['difference']:+.1f}" for row in found).replace("-", "−")
 
-    def then(first: str, second: str, metric: str, quarter: int = MEETING) -> str:
+    def then(first: str, second: str, metric: str, quarter: int = MEETING, rows: Any = None) -> str:
         """The difference on news and reviews at a snapshot of the longer training."""
-        pairs = [[snapshots(name, dataset)[quarter] for name in (first, second)] for dataset in BLOCKS]
+        pairs = [[snapshots(name, dataset, rows)[quarter] for name in (first, second)] for dataset in BLOCKS]
         return " and ".join(with_interval(between(*pair, metric)) for pair in pairs)
 
     def shares(method: str, metric: str) -> str:
@@ -80,6 +80,7 @@ def answers() -> str:
     stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
     people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
     met, ended = (f"{minutes(snapshots('lc', BLOCKS[0])[quarter]):.1f}" for quarter in (MEETING, -1))
+    alone = f"{minutes(snapshots('lc', BLOCKS[0], unstarted)[-1]):.1f}"
     return "\n".join(
         [
             "- **Which method should I use?** `ddot infill`: it needs no length and keeps your text by construction. "
@@ -97,8 +98,10 @@ def answers() -> str:
             "news and reviews, after 300 s each. Against LC, on blocks, in success yes; in BLEU-4 it takes minutes, "
             f"or our start. DDOT-U − LC: {apart('lc', 'bleu4')} after 300 s from a longer trained start; from that of "
             f"the five {then('ddot-u', 'lc', 'bleu4')} after {met} minutes, {then('ddot-u', 'lc', 'bleu4', -1)} after "
-            f"{ended}. DDOT-T − LC: {then('ddot-t', 'lc', 'bleu4')} after {met}, and ahead at every snapshot. But a "
-            "rival that the paper did not have is as good: DDOT-T − learned counts "
+            f"{ended}; from the language model itself {then('ddot-u', 'lc', 'bleu4', -1, unstarted)} after {alone}. "
+            f"DDOT-T − LC: {then('ddot-t', 'lc', 'bleu4')} after {met}, {then('ddot-t', 'lc', 'bleu4', -1, unstarted)} "
+            "from the language model, and ahead at every snapshot. But a rival that the paper did not have is as good: "
+            "DDOT-T − learned counts "
             f"{then('ddot-t', 'flexible', 'bleu4')}. One training each; minutes, not days.",
         ]
     )
@@ -109,9 +112,9 @@ def minutes(row: dict[str, Any]) -> float:
     return row["own_seconds"] * row["gpu_share"] / 60
 
 
-def snapshots(method: str, dataset: str) -> list[dict[str, Any]]:
-    """The rows of a method on a set while it trained for longer."""
-    found = [row for row in longer if (row["method"], row["dataset"]) == (method, dataset)]
+def snapshots(method: str, dataset: str, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """The rows of a method on a set while it trained; without `rows`, for longer from one start."""
+    found = [row for row in rows or longer if (row["method"], row["dataset"]) == (method, dataset)]
     return sorted(found, key=minutes)
 
 
@@ -129,26 +132,46 @@ def with_interval(row: dict[str, Any]) -> str:
 
 def for_longer() -> str:
     """The methods that were trained for longer, at the last snapshot that all of them have."""
+    rows = [snapshots(name, dataset)[MEETING] for dataset in BLOCKS for name in FIVE]
+    return snapshot_table("longer", "Five methods from one start", rows)
+
+
+def from_base() -> str:
+    """LC, DDOT-U and DDOT-T without a common start, at their last snapshots."""
+    rows = [snapshots(name, dataset, unstarted)[-1] for dataset in BLOCKS for name in FIVE[:3]]
+    return snapshot_table("from-base", "Three methods from the language model", rows)
+
+
+def snapshot_table(name: str, title: str, rows: list[dict[str, Any]]) -> str:
     metrics = ("bleu4", "success", "gaps_found", "gaps_extra", "length_error")
     columns = [Column(head) for head in ("", "minutes", "steps", *(HEADS[metric] for metric in metrics))]
     body = []
-    for row in (snapshots(name, dataset)[MEETING] for dataset in BLOCKS for name in FIVE):
+    for row in rows:
         cells = [f"{minutes(row):.1f}", f"{row['own_steps']:,}"]
         for metric in metrics:
             value, *ends = (signed(each, number_format(metric)) for each in (row[metric], *row["intervals"][metric]))
             cells.append(f"{value} [{', '.join(ends)}]")
         body.append((f"{SETS[row['dataset']]}: {CONTENDERS[row['method']].label}", *cells))
     notes = (
-        f"16 steps. The first {longer[0]['items']} items of each set.",
+        f"16 steps. The first {rows[0]['items']} items of each set.",
         "Minutes: of a whole GPU; they and steps without those of the start.",
         "In brackets: 95% intervals of the bootstrap over items.",
     )
-    return markdown(Table("longer", "Five methods from one start (free task)", columns, body, notes))
+    return markdown(Table(name, f"{title} (free task)", columns, body, notes))
 
 
 def differences_for_longer() -> str:
     """Their differences on the same items."""
-    there = {snapshots(name, BLOCKS[0])[MEETING]["model"]: f"runs/{CONTENDERS[name].recipe}" for name in FIVE}
+    return snapshot_differences({snapshots(name, BLOCKS[0])[MEETING]["model"]: name for name in FIVE})
+
+
+def differences_from_base() -> str:
+    return snapshot_differences({snapshots(name, BLOCKS[0], unstarted)[-1]["model"]: name for name in FIVE[:3]})
+
+
+def snapshot_differences(methods: dict[str, str]) -> str:
+    """Differences between models, each the snapshot of a method."""
+    there = {model: f"runs/{CONTENDERS[name].recipe}" for model, name in methods.items()}
     found = [row for row in compared if {row["model"], row["other"]} <= {*there}]
     found = [row for row in found if {row["first"], row["second"]} <= {*FIVE}]
     found.sort(key=lambda row: (FIVE.index(row["second"]), FIVE.index(row["first"])))
@@ -173,7 +196,8 @@ every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
 # Trained for longer from one start; the third snapshot is the last of the latter three.
 FIVE, MEETING = ("lc", "ddot-u", "ddot-t", "flexible", "expand"), 2
 longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in FIVE]
-compared = read_rows(RESULTS / "longer-differences.jsonl")
+compared = read_rows(RESULTS / "longer-differences.jsonl", RESULTS / "from-base-differences.jsonl")
+unstarted = read_rows(RESULTS / "from-base-rows.jsonl")  # trained from the language model itself
 rows = [row for row in every if "bleu4" in row or "rouge1" in row]
 embedded = [row for row in every if row.get("model") == "embedded"]
 # Models trained for one contender, not the trials of λ; and the unfilled prompt.
@@ -193,7 +217,8 @@ results = ROOT / "docs" / "results.md"
 insert(
     results,
     {name: render(every, name) for name in marked(results, NAMES)}
-    | {"answers": answers(), "longer": for_longer(), "longer-differences": differences_for_longer()},
+    | {"answers": answers(), "longer": for_longer(), "longer-differences": differences_for_longer()}
+    | {"from-base": from_base(), "from-base-differences": differences_from_base()},
 )
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
 swept = {"unfilled", "autoregressive", *(row["method"] for row in plain if row["steps"] == 32)}
