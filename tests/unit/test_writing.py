@@ -548,6 +548,20 @@ def test_families_get_rows_in_the_order_in_which_they_came(monkeypatch):
     assert list(map(id, begun)) == list(map(id, came))
 
 
+def test_small_families_do_not_take_the_rows_that_a_large_one_waits_for(monkeypatch):
+    engine = Engine(NETWORK, TOKENIZER, EIGHT)
+    batch, admitted = SharedWork(engine).batch(1), []
+    monkeypatch.setattr(ContinuousBatch, "_prefill", lambda batch, families, *rest: admitted.extend(families))
+    two, four, one = (
+        [Candidate(window("The lamp ___{4} open.", draw=draw), engine) for draw in range(size)] for size in (2, 4, 1)
+    )
+    batch.rows = [None, None, None, *four]  # three rows are free
+    batch.waiting, batch.passes_waited = [two, four, one], 1000
+    batch._admit()
+    assert list(map(len, admitted)) == [2]
+    assert list(map(len, batch.waiting)) == [4, 1]
+
+
 @torch.no_grad()
 def test_content_words_given_or_written_become_dearer_in_their_row_alone():
     engine = Engine(NETWORK, TOKENIZER)
