@@ -68,6 +68,9 @@ def plot_trajectories(
     """
     if (text is None) == (saved is None):
         raise ValueError("give either a text with ___ or --from a saved trace")
+    from ddot.figures.canvas import check_picture
+
+    check_picture(output)
     settings: dict[str, Any] = {"steps": steps, "seed": seed, "terminal": terminal}
     if text is not None:
         request(text, Settings(**settings), free)  # report mistakes before a model is loaded

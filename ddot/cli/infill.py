@@ -116,7 +116,7 @@ def check_trace(trace: Path, texts: Sequence[str] | None, n: int = 1, lock: Sequ
 
 def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings, free: bool) -> Iterable["Line"]:
     """The lines to fill: texts from the command line, typed at a terminal, or from stdin."""
-    from ddot.infill.jsonl import Line, lines_of, read_text
+    from ddot.infill.jsonl import Line, is_object, lines_of, read_text
 
     if texts:
         if free and any("___" in text for text in texts):
@@ -140,6 +140,10 @@ def _lines(texts: Sequence[str] | None, lock: Sequence[str], settings: Settings,
     first = next(numbered, None)
     if first is None:
         raise ValueError(_NOTHING)
+    if b"\0" in first[1]:
+        raise ValueError(f"line {first[0]} of stdin has a NUL byte, so it is a binary file; wanted a text a line")
+    if is_object(first[1]):
+        say("stdin is filled as plain text; to fill JSON lines, give --input -")
     return (read_text(number, line, settings, free) for number, line in chain([first], numbered))
 
 
@@ -148,7 +152,11 @@ def _advice(texts: Sequence[str]) -> str:
     if len(texts) > 1 and not any(" " in text for text in texts):
         return f"put a text of several words in quotes: ddot infill {shlex.quote(' '.join(texts))}"
     files = [text for text in texts if len(text) < 256 and "\0" not in text and Path(text).is_file()]
-    return f"to fill the file {files[0]}: ddot infill --input {shlex.quote(files[0])} --output …" if files else ""
+    if not files:
+        return ""
+    name = shlex.quote(files[0])
+    is_jsonl = ".jsonl" in Path(files[0]).suffixes
+    return f"to fill the file {files[0]}: ddot infill {f'--input {name} --output …' if is_jsonl else f'< {name}'}"
 
 
 def _typed(settings: Settings, free: bool) -> Iterator["Line"]:

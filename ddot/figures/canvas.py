@@ -13,16 +13,25 @@ from ddot.files import write_whole
 from ddot.version import extra
 
 
+def check_picture(path: Path | str) -> None:
+    """Refuse, before any work is done, a picture that could not be saved."""
+    if Path(path).suffix.lower() not in (".png", ".svg"):
+        raise ValueError(f"'{path}' ends in neither .png nor .svg; use one of them")
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {Path(path).parent}; make it first, or choose another one")
+    with extra("plotting", "plots"):
+        import matplotlib  # noqa: F401
+
+
 @contextmanager
 def canvas(path: Path | str, width: float, height: float) -> Iterator[Any]:
     """An empty figure, sized in inches; what the block draws is saved, as PNG or SVG by file name."""
+    check_picture(path)
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     form = Path(path).suffix.lower().removeprefix(".")
-    if form not in ("png", "svg"):
-        raise ValueError(f"'{path}' ends in neither .png nor .svg; use one of them")
-    with extra("plotting", "plots"):
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
     settings: Any = {
         "font.family": "sans-serif",
         "font.size": 9.0,

@@ -104,6 +104,14 @@ def read_text(number: int, line: bytes, settings: Settings, free: bool = False) 
         return Line(number, error=f"line {number}: {told(error, COMMAND_LINE)}")
 
 
+def is_object(line: bytes) -> bool:
+    """Whether a line is a JSON object."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _decoded(number: int, line: bytes) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")

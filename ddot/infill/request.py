@@ -59,8 +59,9 @@ def to_score(text: str, fills: Sequence[str], settings: Settings | None = None) 
     asked = request(text, settings)
     blanks = len(asked.template.blanks)
     if isinstance(fills, list | tuple) and (None in fills or len(fills) != blanks):
-        given = len(fills) if len(fills) != blanks else blanks - fills.count(None)
-        raise ValueError(f"{counted(given, 'fill')} for {counted(blanks, 'blank')}; give the fill of every blank")
+        given = f"{counted(len(fills), 'fill')} for {counted(blanks, 'blank')}"
+        missing = f"the fill of blank {[*fills, None].index(None) + 1} is missing"
+        raise ValueError(f"{missing if len(fills) == blanks else given}; give the fill of every blank")
     request(asked.template, fills=fills)
     return asked
 

@@ -94,8 +94,8 @@ def parse(source: str) -> Template:
         short = _short(source)
         raise Mistake(
             lambda say: (
-                f"there is no blank in {short}; write ___ where words are missing, or give {say.free} to keep "
-                "these words and add others"
+                f"there is no blank in {short}; write ___ where words are missing, or use infill with "
+                f"{say.free} to keep these words and add others"
             )
         )
     return Template(tuple("".join(pieces) for pieces in literals), tuple(blanks))

@@ -121,7 +121,7 @@ def validation_error(error: RequestValidationError, path: str) -> HTTPError:
     """What is wrong with a body that failed validation, and what was wanted."""
     first, given = error.errors()[0], error.body
     if first["type"] == "json_invalid":
-        return HTTPError(400, f"the body is not JSON ({first['ctx']['error']})", "bad_json")
+        return HTTPError(400, f"the body is not JSON ({first['ctx']['error']}); wanted a JSON object", "bad_json")
     if len(first["loc"]) < 2:
         body = "empty" if given is None else JSON.value(given)
         return HTTPError(400, f"the body is {body}; wanted a JSON object", "bad_json")

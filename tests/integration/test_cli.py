@@ -76,6 +76,23 @@ def test_unreadable_weights(capsys, monkeypatch, folder, tmp_path):
     assert "damaged" in mistake(capsys, monkeypatch, "infill", "a ___", "--model", broken)
 
 
+@pytest.mark.parametrize(("name", "command"), [("a.txt", "ddot infill < a.txt"), ("a.jsonl", "--input a.jsonl")])
+def test_a_file_named_as_a_text_gets_the_command_that_fills_it(name, command, capsys, monkeypatch, folder, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("a ___ b\n")
+    assert command in mistake(capsys, monkeypatch, "infill", name, "--model", folder)
+
+
+def test_stdin_that_holds_something_else_is_noticed(folder):
+    done = ddot("infill", "--model", folder, stdin="\0\x01\n\0\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "binary" in done.stderr
+    done = ddot("infill", "--model", folder, "--steps", 2, stdin='{"text": "a ___{1} b"}\n')
+    assert done.returncode == 0
+    assert done.stdout.startswith('{"text": "a ')  # filled as it stands
+    assert "--input -" in done.stderr
+
+
 def test_binary_input_is_refused(capsys, monkeypatch, folder, tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_bytes(bytes(range(256)))
