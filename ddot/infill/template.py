@@ -94,7 +94,7 @@ def parse(source: str) -> Template:
         short = _short(source)
         raise Mistake(
             lambda say: (
-                f"there is no blank in {short}; write ___ where words are missing, or use infill with "
+                f"there is no blank in {short}; write ___ where words are missing, or, to infill, give "
                 f"{say.free} to keep these words and add others"
             )
         )

@@ -85,7 +85,7 @@ function fail(sentence) {
   $("found").hidden = $("watch").hidden = true; $("start").hidden = false;
   results = []; runs = new Map(); frames = [];
 }
-const inPageWords = (sentence) => sentence.replace(/^n\b/, "Fills").replace(/give "free" .*/, "tick “only words in order” in the options");
+const inPageWords = (sentence) => sentence.replace(/^n\b/, "Fills").replace(/or, to infill, give "free" .*/, "or tick “only words in order” in the options");
 function formError() {  // what is wrong with the form, in the words of the page
   const text = $("text").value;
   if (!text.trim()) return "The text is empty; write a sentence with ___ where words are missing.";
