@@ -47,16 +47,21 @@ def write_all(file: io.RawIOBase, content: bytes) -> None:
         left = left[file.write(left) :]
 
 
+def check_place(path: Path) -> None:
+    """Refuse a name under which no file can be written."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; create it")
+
+
 def write_whole(path: Path | str, content: bytes) -> None:
     """Write a file under a temporary name, then rename it, so that it is never partial. Keeps permissions.
 
     A device or a pipe is written to, not replaced.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file in it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into; create it")
+    check_place(path)
     draft = path.with_name(f"{path.name}.unfinished")  # a fixed name: leftovers of a kill are overwritten
     try:
         with writing(path):

@@ -85,9 +85,9 @@ def answers() -> str:
             f"not told; its base, which sees only the text before the blank, {people['base']:.2f}.",
             "- **Does the paper's claim hold here?** Against PoP, yes. Against LC, on blocks of missing words, DDOT-T "
             "(our start) leads from all three starts; the paper's DDOT-U keeps more of the given words than LC, but "
-            "leads in BLEU-4 from one start only. With keywords alone LC leads both. Insertion with learned counts "
-            "(after FlexMDM), which the paper did not have, is ahead of DDOT-T on news and behind it on reviews. One "
-            "training each, and minutes of it, not days. On blocks:",
+            "leads in BLEU-4 from one start only. With keywords alone LC leads both in BLEU-4. Insertion with "
+            "learned counts (after FlexMDM), which the paper did not have, is ahead of DDOT-T on news and behind it on "
+            "reviews. One training each, and minutes of it, not days. On blocks:",
             "",
             *claims(),
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ddot.files import write_whole
+from ddot.files import check_place, write_whole
 from ddot.version import extra
 
 
@@ -17,8 +17,7 @@ def check_picture(path: Path | str) -> None:
     """Refuse, before any work is done, a picture that could not be saved."""
     if Path(path).suffix.lower() not in (".png", ".svg"):
         raise ValueError(f"'{path}' ends in neither .png nor .svg; use one of them")
-    if not Path(path).absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {Path(path).parent}; make it first, or choose another one")
+    check_place(Path(path))
     with extra("plotting", "plots"):
         import matplotlib  # noqa: F401
 
