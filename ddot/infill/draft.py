@@ -1,5 +1,6 @@
 """A draft: the text of one candidate as far as it is written, and which tokens may come next. Runs no network."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,10 +31,12 @@ _DANGLING_WORDS = (
 )
 _DANGLING = frozenset(_DANGLING_WORDS.split())
 _STOPS, _CLOSERS = ".!?…", "\"'”’)"  # marks that end a sentence, and marks that may follow them
+_ABBREVIATION = re.compile(r"(?<![^\W_])[^\W\d_]{1,2}\.\Z")  # "U.S.A", "Ph.D": a capital may follow at once
 # Rules beyond those of `Alphabet.allowed`: continue the word; begin a word; a word right after a space token; nothing;
-# close the last word with a mark; continue it or end the sentence; end the sentence.
-CONTINUE, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END = range(16, 23)
-WITH_SEP = 23  # added to the number of a rule: [sep] is allowed too; twice this number: the same for tokenised text
+# close the last word with a mark; continue it or end the sentence; end the sentence; what comes after a mark, for any
+# fill and for counted words: no capital attached to it, as in "late.We".
+CONTINUE, BEGIN, GLUED, NOTHING, CLOSE, FINISH, END, AFTER_MARK, COUNTED_AFTER_MARK = range(16, 25)
+WITH_SEP = 25  # added to the number of a rule: [sep] is allowed too; twice this number: the same for tokenised text
 COUNTED, _TOKENISED, _WORDS = 4, 8, 12  # first rule for counted words, the same in tokenised text, required words
 
 
@@ -42,7 +45,9 @@ def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
     pieces = np.array([*alphabet.pieces, *[""] * (len(alphabet.word) - len(alphabet.pieces))])
     marks = alphabet.continues & ~alphabet.word
     ending = marks & np.array([not piece.strip(_STOPS + _CLOSERS) for piece in pieces])
-    lower = alphabet.word & np.array([not piece[:1].isupper() for piece in pieces])
+    capital = alphabet.word & np.array([piece[:1].isupper() for piece in pieces])
+    lower = alphabet.word & ~capital
+    later, counted = (alphabet.allowed[LATER + kind].numpy() & ~capital for kind in (0, COUNTED))
     extra = (
         alphabet.continues,
         alphabet.begins & ~alphabet.mark,
@@ -51,6 +56,8 @@ def rules(alphabet: Alphabet, sep: int) -> Bool[Tensor, "rules V"]:
         marks if marks.any() else alphabet.continues,
         lower | ending if ending.any() else alphabet.continues,
         ending if ending.any() else alphabet.continues,
+        later,
+        counted,
     )
     tokenised = torch.cat([alphabet.allowed, torch.from_numpy(np.stack(extra))])
     ordinary = tokenised & ~torch.from_numpy(alphabet.detached)
@@ -232,8 +239,16 @@ class Draft:
         if self.max_tokens - len(tokens) <= missing:
             return BEGIN if missing else NOTHING + WITH_SEP
         end = WITH_SEP if missing == 0 and self._may_end(tokens) else 0
-        is_full = bounds.most is not None and fill.words >= bounds.most
-        return (self._closing_rule(tokens) if is_full else LATER + kind) + end
+        if bounds.most is not None and fill.words >= bounds.most:
+            return self._closing_rule(tokens) + end
+        if not self.tokenised and self._is_after_mark(tokens):
+            return (COUNTED_AFTER_MARK if gap.counted else AFTER_MARK) + end
+        return LATER + kind + end
+
+    def _is_after_mark(self, tokens: Sequence[int]) -> bool:
+        """Whether a capital after these tokens needs a space before it."""
+        text = self._spell(tokens[-4:]).rstrip(_CLOSERS)
+        return text.endswith((*_STOPS, ",", ";", ":")) and not _ABBREVIATION.search(text)
 
     def _closing_rule(self, tokens: Sequence[int]) -> int:
         """The rule after the last word a gap may have: no other word is attached to it, as in "asked,Why"."""
