@@ -28,7 +28,7 @@ def source() -> str:
 def install_command(name: str) -> str:
     """The command that installs an extra, in a checkout or beside an installed package."""
     checkout = (Path(__file__).parents[1] / "pyproject.toml").is_file()
-    return f"pip install -e '.[{name}]'" if checkout else f"pip install 'ddot-infill[{name}]'"
+    return f"pip install -c constraints.txt -e '.[{name}]'" if checkout else f"pip install 'ddot-infill[{name}]'"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. A user's mistake prints one sen
 import io
 import os
 import sys
+from itertools import pairwise
 
 from ddot.cli import figures, infill  # noqa: F401 (each adds its commands; the most used come first)
 
@@ -57,7 +58,7 @@ def status() -> int:
 def _sentence(error: BaseException) -> str:
     """What to tell the user; empty if the error is a bug."""
     if hasattr(error, "format_message"):  # Typer's, which has been of more than one class
-        message = " ".join(error.format_message().split()).rstrip(".")
+        message = _wrong_number(error) or " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)
         command = " ".join(["ddot", *context.command_path.partition("ddot")[2].split()]) if context else "ddot"
         return f"{message[:1].lower()}{message[1:]}; `{command} --help` says what there is"
@@ -70,6 +71,18 @@ def _sentence(error: BaseException) -> str:
         return "out of memory; give less at once"
     if type(error).__name__ == "OutOfMemoryError":  # torch's; not imported here, since that takes a second
         return "out of GPU memory; free some, or use --device cpu"
+    return ""
+
+
+def _wrong_number(error: BaseException) -> str:
+    """What came instead of a number, which Typer does not say; empty if the mistake is another one."""
+    kinds = {"valid integer": "a whole number", "valid number": "a number"}
+    wanted = next((kind for told, kind in kinds.items() if told in str(getattr(error, "message", ""))), "")
+    names = getattr(getattr(error, "param", None), "opts", [])
+    for argument, following in pairwise([*sys.argv[1:], ""]):
+        name, equals, value = argument.partition("=")
+        if wanted and name in names:
+            return f"{name} is '{value if equals else following}'; wanted {wanted}"
     return ""
 
 

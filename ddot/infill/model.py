@@ -71,13 +71,13 @@ class Model:
         of a single text: a string is kept, None is filled. The other arguments are the fields of `Settings`.
         """
         if isinstance(text, str):
-            (result,) = self.answers([self.request(text, Settings(**settings), free, fills)])
+            (result,) = self.answers([self.request(text, Settings.of(settings), free, fills)])
             return [answer.infill for answer in result.best]
         if not (isinstance(text, list) and all(isinstance(each, str) for each in text)):
             raise Mistake(lambda say: f"text is {say.value(text)}; wanted a string, or a list of strings")
         if fills is not None:
             raise ValueError("fills lock the blanks of one text; give one text, not a list")
-        requests = [self.request(each, Settings(**settings), free) for each in text]
+        requests = [self.request(each, Settings.of(settings), free) for each in text]
         return [[answer.infill for answer in result.best] for result in self.answers(requests)]
 
     request = staticmethod(request)
@@ -106,7 +106,7 @@ class Model:
 
     def stream(self, text: str, *, free: bool = False, **settings: Unpack[Options]) -> Iterator[Frame]:
         """The frames of filling a text, from all masked to done. Words move from a grid, unless `terminal` is None."""
-        how = Settings(**{"terminal": "grid", **settings})  # type: ignore[arg-type]
+        how = Settings.of({"terminal": "grid", **settings})
         template = self.template(text, free)
         seen = view(template, self.tokenizer, located=not free)
         if len(excerpt(template, [], self.tokenizer, not free).template.blanks) < len(template.blanks):

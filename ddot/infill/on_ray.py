@@ -45,7 +45,7 @@ def on_ray(
     where = None if model is None else str(model)
     return dataset.map_batches(
         Filler,
-        fn_constructor_kwargs={"model": where, "settings": Settings(**settings)},
+        fn_constructor_kwargs={"model": where, "settings": Settings.of(settings)},
         batch_size=batch_size,
         batch_format="pyarrow",
         compute=ActorPoolStrategy(min_size=1, max_size=concurrency),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from ddot.infill.mistakes import Mistake
@@ -60,6 +61,16 @@ class Settings:
             if not any(map(str.isalnum, word)):
                 raise _wrong("avoid", word, ", which is no word; each must have letters or digits", "has")
         object.__setattr__(self, "avoid", tuple(dict.fromkeys(" ".join(word.split()) for word in self.avoid)))
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Settings":
+        """Settings from keyword arguments; a misspelt name is a TypeError that says which there are."""
+        names = [field.name for field in fields(cls)]
+        if unknown := [name for name in given if name not in names]:
+            near = get_close_matches(unknown[0], names, 1)
+            hint = f"is it {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise TypeError(f"there is no setting '{unknown[0]}'; {hint}")
+        return cls(**given)
 
     def updated(self, given: Mapping[str, Any]) -> "Settings":
         """These settings with those in `given`, which may hold other things too; None leaves a setting as it is."""

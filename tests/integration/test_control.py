@@ -170,6 +170,13 @@ def test_a_mistake_is_told_in_the_words_of_its_way_in(wrong, python, as_json, op
         assert words in told(error, dialect)
 
 
+@pytest.mark.parametrize(("name", "says"), [("temprature", "is it temperature?"), ("zzz", "there are n, seed")])
+def test_a_misspelt_setting_is_named(name, says, untrained):
+    for call in (untrained.infill, untrained.stream):
+        with pytest.raises(TypeError, match=f"no setting '{name}'; {re.escape(says)}"):
+            call("a ___ b", **{name: 2})
+
+
 def test_python_and_the_command_line_count_as_many_lengths(folder, untrained):
     text = "The boat ___{1,4}."
     printed = json.loads(ddot("lengths", text, "--model", folder, "--json").stdout)["words"]

@@ -525,7 +525,7 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
         [sys.executable, "-m", "ddot", "serve"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
     assert done.returncode == 2
-    assert done.stderr == "ddot: serving needs the extra `serve`: pip install -e '.[serve]'\n"
+    assert done.stderr == "ddot: serving needs the extra `serve`: pip install -c constraints.txt -e '.[serve]'\n"
 
 
 def test_every_route_with_types_checked(model):
