@@ -834,6 +834,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         "infill/draft.py",
         [
             ("blanks that end too soon", "end = WITH_SEP if missing == 0 and", "end = WITH_SEP if"),
+            ("capitals glued to a mark", "if not self.tokenised and self._is_after_mark(tokens):", "if False:"),
+            ("initials that nothing may follow", " and not _ABBREVIATION.search(text)", ""),
             ("drafts pruned at once", "self.fluency() < best - _PRUNE_MARGIN", "self.fluency() < best"),
             ("tokens that earn nothing", "+ len(log_probs) * (_SENTENCE", "+ 0 * (_SENTENCE"),
             ("sentences told from words", "if is_sentence else _TOKEN_BONUS)", "if not is_sentence else _TOKEN_BONUS)"),
@@ -844,8 +846,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "too many words",
-                "is_full = bounds.most is not None and fill.words >= bounds.most",
-                "is_full = False",
+                "if bounds.most is not None and fill.words >= bounds.most:",
+                "if False:",
             ),
             (
                 "words glued to the last",
@@ -1635,7 +1637,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     (
         "unit/test_writing.py",
         "infill/answers.py",
-        [("an answer of one that several do not have", " and not by_number[number].trailing]", "]")],
+        [
+            ("an answer of one that several do not have", " and not by_number[number].trailing]", "]"),
+            ("alternatives that repeat each other", "_SAMENESS = 5.0", "_SAMENESS = 0.0"),
+            ("alternatives unlike the last chosen alone", "max(most, _overlap(", "(_overlap("),
+        ],
     ),
     (
         "unit/test_int8.py",

@@ -1,6 +1,8 @@
 """From requests to answers: several attempts at each text, of which the best are kept. A text is filled gap by gap."""
 
+import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -21,6 +23,9 @@ from ddot.infill.writing import TEMPERATURE_FACTORS, fill_log_probs, replay, wri
 
 _SHORT_LIMIT, _NARROW_SLOTS = 0.5, 48  # up to this time limit in seconds windows are narrow: passes take half as long
 _MAX_EMPTY = 0.2  # a gap of a free text is filled if the probability that it stays empty is at most this
+# Nats that an alternative loses if it has all words in common with a better one: what repeats the first answer with
+# another article is of no use (docs/log.md).
+_SAMENESS = 5.0
 _TEMPERATURES = (0.0, 0.5, 0.8, 1.1)  # tried in turn while too few alternatives differ
 
 
@@ -293,7 +298,7 @@ def _candidates_for_one(window: Window) -> int:
 
 
 def _best(by_number: dict[int, Filled], window: Window, engine: Engine) -> list[tuple[int, Filled]]:
-    """The `n_best` best different candidates without avoided words, among them the one that n = 1 gives."""
+    """The one that n = 1 gives, and the best others that differ from it and from each other; no avoided words."""
     differ: dict[tuple[str, ...], int] = {}
     for number in sorted(by_number, key=lambda number: (by_number[number].trailing, number)):
         if not engine.avoided_runs(window, by_number[number].tokens):
@@ -301,8 +306,24 @@ def _best(by_number: dict[int, Filled], window: Window, engine: Engine) -> list[
     ranked = sorted(differ.values(), key=lambda number: -by_number[number].score)
     count = _candidates_for_one(window)
     first = [number for number in ranked if number < count and not by_number[number].trailing][:1] or ranked[:1]
-    ranked = [*first, *(other for other in ranked if other not in first)]
-    return [(number, by_number[number]) for number in ranked[: window.n_best]]
+    words = {number: _words(_spell(by_number[number], engine)) for number in ranked}
+    others = {number: 0.0 for number in ranked if number not in first}  # the most that each shares with one chosen
+    chosen = first
+    while others and len(chosen) < window.n_best:
+        others = {number: max(most, _overlap(words[number], words[chosen[-1]])) for number, most in others.items()}
+        best = max(others, key=lambda number: by_number[number].score - _SAMENESS * others[number])
+        del others[best]
+        chosen.append(best)
+    return [(number, by_number[number]) for number in chosen]
+
+
+def _words(fills: Sequence[str]) -> Counter[str]:
+    return Counter(re.findall(r"\w+", " ".join(fills).lower()))
+
+
+def _overlap(one: Counter[str], other: Counter[str]) -> float:
+    """The F1 of the words that two texts have in common."""
+    return 2 * (one & other).total() / max(1, one.total() + other.total())
 
 
 def _spell(filled: Filled, engine: Engine) -> list[str]:

@@ -314,6 +314,14 @@ def test_an_answer_that_one_would_not_get_is_not_taken_for_it():
     assert best == [1, 2]
 
 
+@pytest.mark.parametrize(("n", "chosen"), [(1, [0]), (2, [0, 2]), (3, [0, 2, 3]), (4, [0, 2, 3, 1])])
+def test_alternatives_that_repeat_a_better_one_come_last(n, chosen):
+    fills = [(" the lamp lit", -1.0), (" the lamp", -1.2), (" door", -3.0), (" the hall", -3.1)]
+    found = {number: Filled([TOKENIZER.encode(fill)], [score], 0.0) for number, (fill, score) in enumerate(fills)}
+    best = [number for number, _ in _best(found, window("We saw ___ open.", n=n), Engine(NETWORK, TOKENIZER))]
+    assert best == chosen  # " the lamp" loses 5 · 4/5 nats, " the hall" 5 · 2/5
+
+
 @pytest.mark.slow
 @torch.no_grad()
 def test_the_answer_that_one_gets_is_among_several_though_others_give_up():
