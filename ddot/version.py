@@ -1,7 +1,9 @@
 """The running code: its commit, a checksum of its source, how to install more of it."""
 
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -26,9 +28,12 @@ def source() -> str:
 
 
 def install_command(name: str) -> str:
-    """The command that installs an extra, in a checkout or beside an installed package."""
-    checkout = (Path(__file__).parents[1] / "pyproject.toml").is_file()
-    return f"pip install -c constraints.txt -e '.[{name}]'" if checkout else f"pip install 'ddot-infill[{name}]'"
+    """The command that installs an extra beside the running code, whatever the current folder is."""
+    root, pip = Path(__file__).parents[1], f"{shlex.quote(sys.executable)} -m pip install"
+    if not (root / "pyproject.toml").is_file():
+        return f"{pip} 'ddot-infill[{name}]'"
+    constraints, package = shlex.quote(str(root / "constraints.txt")), shlex.quote(f"{root}[{name}]")
+    return f"{pip} -c {constraints} --config-settings editable_mode=compat -e {package}"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Results go to stdout, everything else to stderr. A user's mistake prints one sen
 
 import io
 import os
+import shlex
 import sys
 from itertools import pairwise
 
@@ -61,7 +62,7 @@ def _sentence(error: BaseException) -> str:
         message = _wrong_number(error) or " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)
         command = " ".join(["ddot", *context.command_path.partition("ddot")[2].split()]) if context else "ddot"
-        return f"{message[:1].lower()}{message[1:]}; `{command} --help` says what there is"
+        return f"{message[:1].lower()}{message[1:]}; {_hyphen_advice() or f'`{command} --help` says what there is'}"
     if isinstance(error, OSError) and error.errno is not None:
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{(error.strerror or 'it cannot be used').lower()}; choose another place, or make it usable"
@@ -72,6 +73,14 @@ def _sentence(error: BaseException) -> str:
     if type(error).__name__ == "OutOfMemoryError":  # torch's; not imported here, since that takes a second
         return "out of GPU memory; free some, or use --device cpu"
     return ""
+
+
+def _hyphen_advice() -> str:
+    """What to do if a text was taken for an option; empty if none begins with a hyphen."""
+    arguments = [*sys.argv[1:], "--"]
+    before = arguments[: arguments.index("--")]
+    texts = [text for text in before if text.startswith("-") and ("___" in text or " " in text.split("=")[0])]
+    return f"put -- before a text that begins with a hyphen: ddot infill -- {shlex.quote(texts[0])}" if texts else ""
 
 
 def _wrong_number(error: BaseException) -> str:

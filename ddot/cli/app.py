@@ -52,11 +52,15 @@ ModelName = Annotated[
     str | None, typer.Option("--model", help="A model folder, or owner/name on the hub. Default: the embedded model.")
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cuda if available.")]
-Precision = Annotated[str, typer.Option(help="int8, or float32: slower, same text on any processor. auto: as stored.")]
+Precision = Annotated[
+    str, typer.Option(help="int8, or float32: slower, nearly the same on any processor. auto: as stored.")
+]
 Steps = Annotated[int, typer.Option(help="Denoising steps, where slots move or a model unmasks.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
-Temperature = Annotated[float, typer.Option(help="0: the likeliest words; 1: the model's own distribution.")]
-Free = Annotated[bool, flag("--free", "No blanks: keep these words in order, add text where it fits.")]
+Temperature = Annotated[float, typer.Option(help="0: the best of several candidates; 1: one, sampled as it comes.")]
+Free = Annotated[
+    bool, flag("--free", "No blanks: keep these words (not their spacing) in order, add text where it fits.")
+]
 
 
 def say(sentence: str) -> None:

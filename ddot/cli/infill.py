@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ddot.infill.model import Model
 
 _NOTHING = 'there is nothing to fill; for example: ddot infill "We were so ___ wedding."'
-_TERMINAL = "Let slots move, from a grid or random start (DDOT-U, DDOT-R)."
+_TERMINAL = "Let slots move, from a grid or random start (DDOT-U, DDOT-R); ddot watch shows it."
 
 
 @app.command()
@@ -305,12 +305,16 @@ def score(
 
 @app.command()
 def info(
-    model: Annotated[str | None, typer.Argument(help="A model folder; default: the embedded one.")] = None,
+    folder: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A model; default: the embedded one.")] = None,
+    model: ModelName = None,
 ) -> None:
     """Describe a model: network, size, training.
 
     Example: ddot info
     """
+    if folder is not None and model is not None:
+        raise ValueError(f"there are two models, {folder} and {model}; give one")
+    model = model if folder is None else folder
     check_model(model)
     from ddot.network.embedded import about
 

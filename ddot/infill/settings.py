@@ -28,9 +28,9 @@ class Settings:
     """How to fill a text.
 
     n: number of alternatives. seed: the same seed gives the same answer. steps: of the reverse process.
-    temperature, top_p: how tokens are sampled; 0 is greedy. terminal: where slots start before they move, "grid" or
-    "random" (DDOT-U, DDOT-R); without one they stay where they belong. avoid: words or phrases, in any case, that no
-    fill may contain.
+    temperature, top_p: how tokens are sampled; at 0 the best of several candidates is chosen. terminal: where slots
+    start before they move, "grid" or "random" (DDOT-U, DDOT-R); without one they stay where they belong. avoid: words
+    or phrases, in any case, that no fill may contain.
     """
 
     n: int = 1
@@ -50,7 +50,7 @@ class Settings:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise _wrong(name, value, "; wanted a number")
         if not 0 <= self.temperature <= 10:
-            raise _wrong("temperature", self.temperature, "; it must be between 0 (the likeliest) and 10")
+            raise _wrong("temperature", self.temperature, "; it must be between 0 (the best candidate) and 10")
         if not 0 < self.top_p <= 1:
             raise _wrong("top_p", self.top_p, "; it must be above 0 and at most 1")
         if self.terminal is not None:

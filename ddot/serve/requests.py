@@ -47,10 +47,11 @@ class BaseRequest(BaseModel):
 
     @property
     def settings(self) -> Settings:
-        settings = Settings().updated(self.model_extra or {})
-        for name, limit in _LIMITS.items():
-            whole_number(name, getattr(settings, name), 1, limit)
-        return settings
+        given = self.model_extra or {}
+        for name, limit in _LIMITS.items():  # first, so that an error names the limits of this server
+            if given.get(name) is not None:
+                whole_number(name, given[name], 1, limit)
+        return Settings().updated(given)
 
 
 class InfillRequest(BaseRequest):

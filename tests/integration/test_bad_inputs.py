@@ -52,6 +52,9 @@ VALUES = {
 INFILLS = [
     ("infill",),
     (*INFILL, "--nothing"),
+    (*INFILL, "- ___ milk"),
+    ("info", "--model", "nowhere"),
+    ("info", "{model}", "--model", "{model}"),
     (*INFILL, TEXT, "--free"),
     (*INFILL, " ", "--free"),
     (*INFILL, TEXT, "--lock", "a", "--lock", "b"),

@@ -45,6 +45,8 @@ def test_texts_from_stdin_and_plain_output(folder):
         (["no blank here"], "no blank"),
         (["a ___", "--n", 0], "between 1 and 100"),
         (["a ___", "--n", "three"], "--n is 'three'; wanted a whole number"),
+        (["- ___ milk"], "ddot infill -- '- ___ milk'"),
+        (["a ___", "--no-such=a b"], "no such option: --no-such"),
         (["a ___", "--temperature=hot"], "--temperature is 'hot'; wanted a number"),
         (["a ___", "--steps", 0], "between 1 and 1000"),
         (["a ___", "--temperature", -1], "between 0"),

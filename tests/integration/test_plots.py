@@ -166,7 +166,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, with_pads, monkeypatch):
     with pytest.raises(ValueError, match="there are no frames"):
         trajectories([], tmp_path / "a.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
-    with pytest.raises(ValueError, match=r"pip install -c constraints.txt -e '.\[plots\]'"):
+    with pytest.raises(ValueError, match=r"pip install .*\[plots\]"):
         trajectories(with_pads, tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
 

@@ -293,7 +293,7 @@ def test_tensorboard_gets_the_same_figures(tmp_path):
 
 def test_without_tensorboard_a_sentence_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ValueError, match=r"needs the extra `track`: pip install -c constraints.txt -e '.\[track\]'"):
+    with pytest.raises(ValueError, match=r"needs the extra `track`: .* pip install .*\[track\]"):
         train(tiny("training.tensorboard=true"), tmp_path)
 
 
