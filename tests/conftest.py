@@ -17,8 +17,7 @@ torch.set_num_threads(1)
 def few_candidates():
     """Six candidates instead of twenty: networks that know nothing end none of them early."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("passes", "answers"):
-            patch.setattr(f"ddot.infill.{module}.CANDIDATES", 6)
+        patch.setattr("ddot.infill.passes.CANDIDATES", 6)
         yield
 
 

@@ -901,8 +901,8 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             (
                 "trailing candidates that others are pruned for",
-                "if candidate.window.draw < CANDIDATES and not candidate.trailing:",
-                "if candidate.window.draw < CANDIDATES:",
+                " and not candidate.trailing:\n            self.best",
+                ":\n            self.best",
             ),
             ("trailing candidates that catch up", "candidate.trailing |= draft", "candidate.trailing = draft"),
             (
@@ -916,7 +916,16 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
                 "self.fluencies[tuple(candidate.draft.fills[0].tokens)]",
                 "self.fluencies[id(candidate)]",
             ),
-            ("pruning that more candidates change", "if candidate.window.draw < CANDIDATES and not", "if not"),
+            (
+                "pruning that more candidates change",
+                "if candidate.window.draw < candidates_for_one(candidate.window) and not",
+                "if not",
+            ),
+            (
+                "pruning at a temperature by candidates that one does not draw",
+                "< candidates_for_one(candidate.window) and not",
+                "< CANDIDATES and not",
+            ),
             ("outlines that are told nothing", "length[gap.after] = gap.told", "pass"),
             ("no end in the score", "by_blank[numbers[-1]] += of_gap[done:]", "pass"),
             (
@@ -1640,7 +1649,18 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [
             ("an answer of one that several do not have", " and not by_number[number].trailing]", "]"),
             ("alternatives that repeat each other", "_SAMENESS = 5.0", "_SAMENESS = 0.0"),
-            ("alternatives unlike the last chosen alone", "max(most, _overlap(", "(_overlap("),
+            ("alternatives unlike the last chosen alone", "max(most, *(", "max(0.0, *("),
+            (
+                "later blanks that repeat each other",
+                "_best(by_number, part, engine, written[i])",
+                "_best(by_number, part, engine)",
+            ),
+            ("later blanks unlike the last answer alone", "unlike = [*before, ", "unlike = [*before[-1:], "),
+            (
+                "a later blank that is the likeliest whatever came before",
+                "chosen = [] if before else first",
+                "chosen = first",
+            ),
         ],
     ),
     (

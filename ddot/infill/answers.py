@@ -13,7 +13,7 @@ from ddot.core.rng import fold, row_keys
 from ddot.data.tokenizer import Tokenizer
 from ddot.infill import writing
 from ddot.infill.engine import Engine, Filled, Plans, Steps, Window
-from ddot.infill.passes import CANDIDATES
+from ddot.infill.passes import candidates_for_one
 from ddot.infill.request import Request
 from ddot.infill.scoring import Tokens
 from ddot.infill.spacing import set_fills
@@ -226,7 +226,8 @@ def locate_gaps(requests: Sequence[Request], engine: Engine) -> Steps[list[Reque
 def _write_answers(requests: Sequence[Request], engine: Engine, watched: bool) -> Steps[list[Answers]]:
     """Keep the n best candidates for the first gap of each text, and continue each with the best for each later gap.
 
-    Under a time limit all gaps of a window are written at once.
+    What the answers before it have in a gap counts against a candidate there too. Under a time limit all gaps of a
+    window are written at once.
     """
     attempts = [[Attempt(request, 0)] for request in requests]
     first = [of_text[0] for of_text in attempts]
@@ -234,11 +235,13 @@ def _write_answers(requests: Sequence[Request], engine: Engine, watched: bool) -
         windows = [attempt.window(engine.tokenizer, attempt.request.seconds is None) for _, attempt in unfinished]
         candidates = yield from _candidates(windows, engine)
         longer: list[list[Attempt]] = [[attempt for attempt in of_text if attempt.done] for of_text in attempts]
+        written: list[list[Counter[str]]] = [[] for _ in attempts]  # in this gap, by the answers to each text so far
         for (i, attempt), part, by_number in zip(unfinished, windows, candidates, strict=True):
-            for number, filled in _best(by_number, part, engine):
+            for number, filled in _best(by_number, part, engine, written[i]):
                 branch = attempt.branch(attempt.number if attempt.windows else number)
                 branch.take(filled, _spell(filled, engine))
                 longer[i].append(branch)
+                written[i].append(_words(_spell(filled, engine)))
                 first[i].prefill_seconds = first[i].prefill_seconds or filled.prefill_seconds
         attempts = longer
     for attempt in (attempt for of_text in attempts for attempt in of_text if watched):
@@ -285,35 +288,39 @@ def _missing_candidates(window: Window, by_number: dict[int, Filled], engine: En
     """How many more candidates to write, so that enough differ."""
     n = window.n_best
     if not by_number:
-        count = _candidates_for_one(window)
+        count = candidates_for_one(window)
         return count if n == 1 or not window.is_fillable else max(count, 2 * n)
     differ = len({tuple(_spell(filled, engine)) for filled in by_number.values()})
     return 2 * max(0, n - differ) if n > 1 and window.is_fillable else 0
 
 
-def _candidates_for_one(window: Window) -> int:
-    """The number of candidates from which the answer of n = 1 is chosen; at a temperature there is only one."""
-    chosen = window.is_fillable and window.seconds is None and not window.settings.temperature
-    return CANDIDATES if chosen else 1
+def _best(
+    by_number: dict[int, Filled], window: Window, engine: Engine, before: Sequence[Counter[str]] = ()
+) -> list[tuple[int, Filled]]:
+    """The one that n = 1 gives, and the best others that differ from it and from each other; no avoided words.
 
-
-def _best(by_number: dict[int, Filled], window: Window, engine: Engine) -> list[tuple[int, Filled]]:
-    """The one that n = 1 gives, and the best others that differ from it and from each other; no avoided words."""
+    `before`: the words of other answers to the text in the same gap. If there are any, all must differ from them
+    instead.
+    """
     differ: dict[tuple[str, ...], int] = {}
     for number in sorted(by_number, key=lambda number: (by_number[number].trailing, number)):
         if not engine.avoided_runs(window, by_number[number].tokens):
             differ.setdefault(tuple(_spell(by_number[number], engine)), number)
     ranked = sorted(differ.values(), key=lambda number: -by_number[number].score)
-    count = _candidates_for_one(window)
+    count = candidates_for_one(window)
     first = [number for number in ranked if number < count and not by_number[number].trailing][:1] or ranked[:1]
     words = {number: _words(_spell(by_number[number], engine)) for number in ranked}
-    others = {number: 0.0 for number in ranked if number not in first}  # the most that each shares with one chosen
-    chosen = first
-    while others and len(chosen) < window.n_best:
-        others = {number: max(most, _overlap(words[number], words[chosen[-1]])) for number, most in others.items()}
-        best = max(others, key=lambda number: by_number[number].score - _SAMENESS * others[number])
-        del others[best]
+    chosen = [] if before else first
+    unlike = [*before, *(words[number] for number in chosen)]
+    shared = {number: 0.0 for number in ranked if number not in chosen}  # the most that each shares with one of them
+    while shared and len(chosen) < window.n_best:
+        shared = {
+            number: max(most, *(_overlap(words[number], other) for other in unlike)) for number, most in shared.items()
+        }
+        best = max(shared, key=lambda number: by_number[number].score - _SAMENESS * shared[number])
+        del shared[best]
         chosen.append(best)
+        unlike = [words[best]]
     return [(number, by_number[number]) for number in chosen]
 
 

@@ -123,6 +123,12 @@ class Candidate:
         return self.gaps[: self.draft.n_gaps]
 
 
+def candidates_for_one(window: Window) -> int:
+    """The number of candidates from which the answer of n = 1 is chosen; at a temperature there is only one."""
+    chosen = window.is_fillable and window.seconds is None and not window.settings.temperature
+    return CANDIDATES if chosen else 1
+
+
 @dataclass
 class Pruning:
     """What the candidates for one place share to prune those that are unlikely to be chosen.
@@ -137,7 +143,7 @@ class Pruning:
     def finish(self, candidate: Candidate) -> None:
         fluency = candidate.draft.fluency()
         self.fluencies[tuple(candidate.draft.fills[0].tokens)] = fluency
-        if candidate.window.draw < CANDIDATES and not candidate.trailing:
+        if candidate.window.draw < candidates_for_one(candidate.window) and not candidate.trailing:
             self.best = max(self.best, fluency)
 
     def nth_best(self, n: int) -> float:

@@ -6,6 +6,7 @@ import itertools
 import re
 import threading
 import weakref
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -27,7 +28,16 @@ from ddot.infill.answers import Attempt, _best, answer_requests
 from ddot.infill.draft import fluency, gaps
 from ddot.infill.engine import CPU, Engine, Filled, Shape, Window
 from ddot.infill.model import Model
-from ddot.infill.passes import Candidate, ContinuousBatch, Pruning, Rows, SharedWork, _prune, sample
+from ddot.infill.passes import (
+    Candidate,
+    ContinuousBatch,
+    Pruning,
+    Rows,
+    SharedWork,
+    _prune,
+    candidates_for_one,
+    sample,
+)
 from ddot.infill.reading import AsyncCopy, Graph, Reader, Slot
 from ddot.infill.scheduler import result_of
 from ddot.infill.settings import Settings
@@ -322,6 +332,45 @@ def test_alternatives_that_repeat_a_better_one_come_last(n, chosen):
     assert best == chosen  # " the lamp" loses 5 · 4/5 nats, " the hall" 5 · 2/5
 
 
+@pytest.mark.parametrize(("before", "chosen"), [((), 0), ((" the lamp",), 2), ((" the lamp lit", " door"), 3)])
+def test_a_continuation_differs_from_what_the_answers_before_it_have_there(before, chosen):
+    fills = [(" the lamp lit", -1.0), (" the lamp", -1.2), (" door", -3.0), (" the hall", -3.1)]
+    found = {number: Filled([TOKENIZER.encode(fill)], [score], 0.0) for number, (fill, score) in enumerate(fills)}
+    later = dataclasses.replace(window("We saw ___ open.", n=3), number=1)
+    engine, others = Engine(NETWORK, TOKENIZER), [answering._words([fill]) for fill in before]
+    assert [number for number, _ in _best(found, later, engine, others)] == [chosen]
+
+
+@torch.no_grad()
+def test_later_blanks_differ_from_one_answer_to_the_next():
+    """Each gets there the candidate that loses least by its score and by the words it shares with earlier answers."""
+    seen, best = [], answering._best
+
+    def recorded(by_number, part, engine, before=()):
+        chosen = best(by_number, part, engine, before)
+        seen.append((part.number, [*before], [answering._words(answering._spell(each, engine)) for _, each in chosen]))
+        return chosen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answering, "_best", recorded)
+        found = model().infill(TEXTS[1], n=3)
+    assert len(found) == 3
+    for gap in {number for number, *_ in seen}:
+        of_gap = [(before, chosen) for number, before, chosen in seen if number == gap]
+        so_far = list[Counter]()
+        for before, chosen in of_gap:
+            assert before == so_far
+            so_far += chosen
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("seed", "text"), [(0, TEXTS[0]), (5, "Nobody ___ barked."), (2, TEXTS[1])])
+def test_at_a_temperature_too_the_answer_that_one_gets_is_among_several(seed, text):
+    toy = Model(network(seed), TOKENIZER)
+    (one,) = toy.infill(text, temperature=1.0, seed=seed)
+    assert one.fills in [each.fills for each in toy.infill(text, n=3, temperature=1.0, seed=seed)]
+
+
 @pytest.mark.slow
 @torch.no_grad()
 def test_the_answer_that_one_gets_is_among_several_though_others_give_up():
@@ -412,7 +461,7 @@ def test_a_fill_whose_surroundings_are_not_scored_is_scored_by_itself():
 
 def test_a_fill_is_drawn_at_a_temperature_and_chosen_without():
     for how, wanted in ((Settings(), 6), (Settings(temperature=1.0), 1)):
-        assert answering._candidates_for_one(dataclasses.replace(window(TEXTS[0]), settings=how)) == wanted
+        assert candidates_for_one(dataclasses.replace(window(TEXTS[0]), settings=how)) == wanted
 
 
 def test_more_candidates_have_numbers_of_their_own(monkeypatch):
