@@ -1,0 +1,433 @@
+"""The compared methods in small, trained to the end, on a language whose every answer is known.
+
+    python results/language.py train FOLDER [METHOD …] [--steps N] [--seed N]     (again: resumes)
+    python results/language.py measure FOLDER
+
+The language is a weighted automaton of about a hundred words in which one word depends on others far from it: verbs
+agree with their subject in number and kind across what stands between them, and with a time word at either end of the
+sentence. Of any text it can be said whether it is a sentence, and given words can be completed by drawing from the
+exact posterior: that line of the table ("exact answer") is what a perfect model would do. `train` writes the texts, the
+test items and one model per method, `measure` fills the items and prints the rows of results/language.jsonl.
+"""
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddot.core.coupling import couple_independently
+from ddot.core.records import Vocabulary
+from ddot.data.masks import Block, Keywords, Mix, Units
+from ddot.evaluation.contenders import CONTENDERS
+from ddot.evaluation.filling import Loaded
+from ddot.evaluation.items import Item, read_set
+from ddot.evaluation.metrics.scoring import score
+from ddot.evaluation.run import generate
+from ddot.evaluation.store import read_rows
+from ddot.infill.model import load
+from ddot.methods.autoregressive import Autoregressive
+from ddot.methods.ddot import DDOT
+from ddot.methods.flexible import Flexible
+from ddot.methods.left_context import LeftContext
+from ddot.methods.losses import TokenUnitWeight
+from ddot.methods.method import Method
+from ddot.methods.position_prediction import PositionPrediction
+from ddot.network.denoiser import DenoiserConfig
+from ddot.network.llama import LlamaConfig
+from ddot.training.batches import Plan
+from ddot.training.config import Data, Run, Training
+from ddot.training.loop import train
+from ddot.training.recipes import AS_TEXT, EVEN, STARTS
+
+LONGEST = 18  # words of a sentence
+L = 20  # slots: the words and two edges
+BLOCK, KEYWORDS = 8, 4  # the longest missing block, the most given keywords
+TEXTS, ITEMS = 300_000, 500
+
+NOUNS = {
+    "person": "girl boy teacher sailor baker uncle",
+    "animal": "dog cat horse hen goat crow",
+    "thing": "table wall lamp cart bridge stone",
+}
+DOES = {"person": "shout laugh paint talk", "animal": "rest growl bark jump", "thing": "creak lean crack rattle"}
+# Verbs with an object: who does it, to what.
+DOES_TO = {
+    ("person", "animal"): "call groom", ("person", "thing"): "clean lift", ("person", "person"): "greet help",
+    ("animal", "animal"): "hunt lick", ("animal", "person"): "follow sniff", ("thing", "thing"): "cover block",
+}  # fmt: skip
+TIMES = {"past": "yesterday once", "present": "today now", "future": "tomorrow soon"}
+QUALITIES, MANNERS, PLACES = "old small red quiet strange young", "slowly often badly twice", "near behind under beside"
+ONE, SEVERAL = "a every this", "two many these"
+
+State = tuple[Any, ...]
+END: State = ("end",)
+
+
+def inflected(verb: str, tense: str, number: int) -> str:
+    return verb + {"past": "ed", "present": "s" if number == 1 else "", "future": ""}[tense]
+
+
+def moves(state: State) -> Iterator[tuple[float, str, State]]:
+    """(weight, word, next state) of all that may follow. A state is (part, tense, time word needed, clause, …)."""
+    part, tense, timed, clause, *rest = state
+    if part == "clause":
+        for word in ONE.split():
+            yield 1.0, word, ("noun", tense, timed, clause, 1, True)
+        for word in SEVERAL.split():
+            yield 1.0, word, ("noun", tense, timed, clause, 2, True)
+    elif part == "noun":  # a quality, or the subject
+        number, may_describe = rest
+        if may_describe:
+            for word in QUALITIES.split():
+                yield 0.5, word, ("noun", tense, timed, clause, number, False)
+        for kind, nouns in NOUNS.items():
+            for noun in nouns.split():
+                after: State = ("subject", tense, timed, clause, number, kind)
+                yield 0.4, noun + "s" * (number == 2), after
+    elif part == "subject":  # a place beside it, or the verb
+        number, kind = rest[:2]
+        if len(rest) == 2:
+            for word in PLACES.split():
+                yield 0.6, word, ("beside", tense, timed, clause, number, kind)
+        yield from verbs(state, number, kind)
+    elif part == "beside":
+        number, kind = rest
+        for word in (*ONE.split(), *SEVERAL.split()):
+            yield 1.0, word, ("distractor", tense, timed, clause, number, kind, 1 if word in ONE.split() else 2)
+    elif part == "distractor":
+        number, kind, other = rest
+        for noun in " ".join(NOUNS.values()).split():
+            yield 1.0, noun + "s" * (other == 2), ("subject", tense, timed, clause, number, kind, "described")
+    elif part == "will":
+        number, kind = rest
+        yield from bare_verbs(state, number, kind)
+    elif part == "object":
+        (kind,) = rest
+        for word in (*ONE.split(), *SEVERAL.split()):
+            yield 1.0, word, ("object noun", tense, timed, clause, kind, 1 if word in ONE.split() else 2)
+    elif part == "object noun":
+        kind, number = rest
+        for noun in NOUNS[kind].split():
+            yield 1.0, noun + "s" * (number == 2), ("after", tense, timed, clause)
+    elif part == "after":  # after a whole clause
+        for word in MANNERS.split():
+            yield 0.4, word, ("late", tense, timed, clause)
+        yield from endings(state)
+    elif part == "late":
+        yield from endings(state)
+
+
+def verbs(state: State, number: int, kind: str) -> Iterator[tuple[float, str, State]]:
+    _, tense, timed, clause, *_ = state
+    if tense == "future":
+        yield 12.0, "will", ("will", tense, timed, clause, number, kind)
+    else:
+        yield from bare_verbs(state, number, kind)
+
+
+def bare_verbs(state: State, number: int, kind: str) -> Iterator[tuple[float, str, State]]:
+    _, tense, timed, clause, *_ = state
+    for verb in DOES[kind].split():
+        yield 1.0, inflected(verb, tense, number), ("after", tense, timed, clause)
+    for (who, whom), several in DOES_TO.items():
+        if who == kind:
+            for verb in several.split():
+                yield 1.5, inflected(verb, tense, number), ("object", tense, timed, clause, whom)
+
+
+def endings(state: State) -> Iterator[tuple[float, str, State]]:
+    _, tense, timed, clause, *_ = state
+    if clause == 1:
+        for word in ("and", "but"):
+            yield 0.5, word, ("clause", tense, timed, 2)
+    if timed:
+        yield 3.0, "", END
+    else:
+        for word in TIMES[tense].split():
+            yield 1.5, word, END
+
+
+class Language:
+    """The automaton as matrices: states × states for each word, and for any word."""
+
+    def __init__(self) -> None:
+        start: State = ("start",)
+        edges: dict[State, list[tuple[float, str, State]]] = {}
+        todo = [start]
+        while todo:
+            state = todo.pop()
+            if state in edges or state == END:
+                continue
+            found = self._from_start() if state == start else list(moves(state))
+            total = sum(weight for weight, _, _ in found)
+            edges[state] = [(weight / total, word, after) for weight, word, after in found]
+            todo += [after for _, _, after in edges[state]]
+        self.states = [*edges, END]
+        number = {state: i for i, state in enumerate(self.states)}
+        n = len(self.states)
+        self.start, self.end = number[start], np.zeros(n)
+        self.end[number[END]] = 1.0
+        self.by_word: dict[str, np.ndarray] = defaultdict(lambda: np.zeros((n, n)))
+        for state, found in edges.items():
+            for p, word, after in found:
+                if word:
+                    self.by_word[word][number[state], number[after]] += p
+                else:
+                    self.end[number[state]] += p
+        self.words = sorted(self.by_word)
+        self.any_word = sum(self.by_word[word] for word in self.words)
+        self.by_state = np.stack([self.by_word[word] for word in self.words], 1)  # states × words × states
+
+    @staticmethod
+    def _from_start() -> list[tuple[float, str, State]]:
+        """With a time word first, or by the first word of a clause that ends with one."""
+        found: list[tuple[float, str, State]] = []
+        for tense, words in TIMES.items():
+            found += [(1.0, word, ("clause", tense, True, 1)) for word in words.split()]
+            found += [(p / 3, word, after) for p, word, after in moves(("clause", tense, False, 1))]
+        return found
+
+    def _at_start(self) -> np.ndarray:
+        return np.eye(len(self.states))[self.start]
+
+    def accepts(self, words: Sequence[str]) -> bool:
+        """Whether these words are a sentence."""
+        at = self._at_start()
+        for word in words:
+            if word not in self.words:
+                return False
+            at = at @ self.by_word[word]
+        return bool(at @ self.end > 0)
+
+    def _path(self, state: int, later: Sequence[np.ndarray], rng: np.random.Generator) -> list[str]:
+        """Words drawn from `state` on, one per vector of `later`: the probability of the rest, from each state."""
+        words = []
+        for rest in later:
+            weight = self.by_state[state] * rest
+            chosen = rng.choice(weight.size, p=weight.ravel() / weight.sum())
+            word, state = divmod(int(chosen), len(self.states))
+            words.append(self.words[word])
+        return words
+
+    def sentence(self, rng: np.random.Generator) -> list[str]:
+        """A sentence of at most `LONGEST` words."""
+        while True:
+            state, words = self.start, list[str]()
+            while len(words) <= LONGEST:
+                weight = np.append(self._flat[state], self.end[state])
+                chosen = int(np.searchsorted(np.cumsum(weight), rng.random() * weight.sum(), side="right"))
+                if chosen >= len(weight) - 1:
+                    return words
+                word, state = self._targets[state][chosen]
+                words.append(word)
+
+    @cached_property
+    def _targets(self) -> list[list[tuple[str, int]]]:
+        return [
+            [(self.words[w], int(after)) for w, after in zip(*np.nonzero(rows), strict=True)] for rows in self.by_state
+        ]
+
+    @cached_property
+    def _flat(self) -> list[np.ndarray]:
+        return [rows[rows > 0] for rows in self.by_state]
+
+    def fill_block(self, given: Sequence[str], rng: np.random.Generator) -> list[str]:
+        """Given words with the missing block drawn from the posterior under the law of `Block`."""
+        m = len(given)
+        before, after = [self._at_start()], [self.end]
+        for word in given:
+            before.append(before[-1] @ self.by_word[word])
+        for word in reversed(given):
+            after.append(self.by_word[word] @ after[-1])
+        after.reverse()
+        most = min(BLOCK, LONGEST - m)
+        # later[k][j]: the probability, from each state, of k missing words and then given[j:].
+        later = [np.stack(after)]
+        for _ in range(most):
+            later.append(later[-1] @ self.any_word.T)
+        weight = np.array(
+            [[before[j] @ later[k][j] / (min(m + k, BLOCK) + 1) for j in range(m + 1)] for k in range(most + 1)]
+        )
+        k, j = divmod(int(rng.choice(weight.size, p=weight.ravel() / weight.sum())), m + 1)
+        start = before[j] * later[k][j]
+        state = int(rng.choice(len(start), p=start / start.sum()))
+        words = self._path(state, [later[k - i - 1][j] for i in range(k)], rng)
+        return [*given[:j], *words, *given[j:]]
+
+    def fill_keywords(self, given: Sequence[str], rng: np.random.Generator) -> list[str]:
+        """Keywords completed by drawing from the posterior: any choice of that many words was equally likely."""
+        c = len(given)
+        rest = np.zeros((c + 2, LONGEST + 2, len(self.states)))  # [given so far, words so far], from each state
+        for n in range(LONGEST, -1, -1):
+            for i in range(c, -1, -1):
+                rest[i, n] = self.any_word @ rest[i, n + 1]
+                if i < c:
+                    rest[i, n] += self.by_word[given[i]] @ rest[i + 1, n + 1]
+                elif n >= c:
+                    rest[i, n] += self.end / math.comb(n, c)
+        words, state, i = list[str](), self.start, 0
+        while True:
+            n = len(words)
+            hidden = self.by_state[state] * rest[i, n + 1]
+            shown = self.by_word[given[i]][state] * rest[i + 1, n + 1] if i < c else np.zeros(len(self.states))
+            stop = self.end[state] / math.comb(n, c) if i == c else 0.0
+            weight = np.concatenate([hidden.ravel(), shown, [stop]])
+            chosen = int(rng.choice(weight.size, p=weight / weight.sum()))
+            if chosen == weight.size - 1:
+                return words
+            if chosen < hidden.size:
+                word, state = divmod(chosen, len(self.states))
+                words.append(self.words[word])
+            else:
+                state, i = chosen - hidden.size, i + 1
+                words.append(given[i - 1])
+
+
+@dataclass(frozen=True)
+class AnyKeywords:
+    """Keywords of which none is likelier than another, so that the posterior is known."""
+
+    def __call__(self, units: Units, rng: np.random.Generator) -> np.ndarray:
+        return Keywords(1, KEYWORDS)(Units.alike(len(units)), rng)
+
+
+MASKS = {"block": Block(BLOCK), "keywords": AnyKeywords()}
+_DDOT = DDOT(terminal=STARTS, position_weight=TokenUnitWeight(), gap_length_factor=0.1)
+METHODS: dict[str, tuple[Method, tuple[str, ...]]] = {
+    "lc": (LeftContext(), ("lc", "lc-drawn")),
+    "pop": (PositionPrediction(position_weight=TokenUnitWeight()), ("pop", "pop-drawn")),
+    "no_ot": (replace(_DDOT, couple=couple_independently), ("no-ot", "no-ot-drawn", "no-ot-u")),
+    "ddot": (_DDOT, ("ddot-r", "ddot-r-drawn", "ddot-r-leap")),
+    "ddot_u": (replace(_DDOT, terminal=EVEN), ("ddot-u", "ddot-u-drawn", "ddot-u-leap")),
+    "ddot_t": (replace(_DDOT, terminal=AS_TEXT), ("ddot-t", "ddot-t-drawn")),
+    "flexible": (Flexible(), ("flexible",)),
+    "ar": (Autoregressive(), ("autoregressive",)),
+}
+
+
+def network(vocabulary: Vocabulary) -> DenoiserConfig:
+    trunk = LlamaConfig(
+        width=96, blocks=3, heads=4, key_heads=4, inner_width=256, vocabulary=vocabulary.rows, rotary_base=1000.0
+    )
+    return replace(DenoiserConfig.extended(trunk, vocabulary), slots=L)
+
+
+def run(name: str, texts: Path, steps: int, seed: int) -> Run:
+    method, _ = METHODS[name]
+    mask = Mix((1.0, MASKS["block"]), (1.0, MASKS["keywords"]))
+    return Run(
+        name=f"language_{name}",
+        network=network,
+        data=Data(texts=(str(texts),), tokens=1024),  # every word is one token
+        plans=(Plan(method, mask, lengths=(L,), full_noise=0.1),),
+        training=Training(
+            steps=steps, slots=192 * L, rate=3e-3, matrix_rate=5e-3, betas=(0.9, 0.98), warmup=50, decay=0.6,
+            average=0.995, position_factor=0.05, position_warmup=100, log_every=50, save_every=500, seed=seed,
+        ),
+    )  # fmt: skip
+
+
+def write(folder: Path, language: Language) -> None:
+    """The texts to train on, and test items that are not among them."""
+    rng = np.random.default_rng(1)
+    texts = {" ".join(language.sentence(rng)) for _ in range(TEXTS)}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in sorted(texts)))
+    for kind, mask in MASKS.items():
+        items = list[str]()
+        while len(items) < ITEMS:
+            words = language.sentence(rng)
+            keep = np.flatnonzero(mask(Units.alike(len(words)), rng)).tolist()
+            if " ".join(words) not in texts and len(keep) < len(words):
+                items.append(json.dumps({"id": len(items), "words": words, "keep": keep}))
+        (folder / f"{kind}.test.jsonl").write_text("".join(f"{item}\n" for item in items))
+
+
+def train_all(folder: Path, names: Sequence[str], steps: int, seed: int) -> None:
+    if not (folder / "texts.txt").is_file():
+        write(folder, Language())
+    for name in names:
+        train(run(name, folder / "texts.txt", steps, seed), folder / f"{name}-{steps}-{seed}", resume=True)
+
+
+def measured(language: Language, items: Sequence[Item], texts: Sequence[str]) -> dict[str, Any]:
+    """The usual metrics, and the share of texts that are sentences, and sentences with the given words."""
+    row = score(items, texts, ("bleu2", "bleu4", "success", "length_error", "length_error_abs", "gaps_found"))
+    sentence = np.array([language.accepts(text.split()) for text in texts])
+    kept = np.array([contains(text.split(), item.given) for item, text in zip(items, texts, strict=True)])
+    row |= {"sentences": 100 * sentence.mean(), "right": 100 * (sentence & kept).mean()}
+    row.pop("kept")
+    return {name: round(value, 4) for name, value in row.items()}
+
+
+def contains(words: Sequence[str], given: Sequence[str]) -> bool:
+    """Whether the given words are among these, in order."""
+    rest = iter(words)
+    return all(word in rest for word in given)
+
+
+def measure(folder: Path, output: Path, K: int = 16) -> None:
+    """Add the rows of trained models that have none yet."""
+    language, sets = Language(), {kind: read_set(folder, kind, "test") for kind in MASKS}
+    rows = read_rows(output) if output.is_file() else []
+    done = {(row["method"], row["dataset"], row.get("training_steps"), row.get("seed")) for row in rows}
+
+    def add(row: dict[str, Any]) -> None:
+        with output.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(*(f"{name} {value}" for name, value in row.items()), sep=", ", flush=True)
+
+    for kind, items in sets.items():
+        fill = language.fill_block if kind == "block" else language.fill_keywords
+        if ("exact answer", kind, None, None) not in done:
+            rng = np.random.default_rng(2)
+            texts = [" ".join(fill(item.given, rng)) for item in items]
+            unfilled = [item.unfilled for item in items]
+            add({"method": "exact answer", "dataset": kind, "items": len(items)} | measured(language, items, texts))
+            add({"method": "prompt", "dataset": kind, "items": len(items)} | measured(language, items, unfilled))
+    for place in sorted(folder.glob("*-*-*/latest/meta.json")):
+        trained = place.parents[1]
+        name, wanted, seed = trained.name.split("-")
+        meta = json.loads(place.read_text())
+        steps, seconds = meta["step"], meta["seconds"]
+        if steps < int(wanted):
+            continue
+        model = Loaded(load(trained), trained.name)
+        for (kind, items), method in product(sets.items(), METHODS[name][1]):
+            about = {"method": method, "dataset": kind, "training_steps": steps, "seed": int(seed)}
+            if tuple(about.values()) not in done:
+                filling = CONTENDERS[method].filling
+                assert filling is not None
+                texts, _ = generate(model, items, filling, located=False, steps=K)
+                about |= {"training_seconds": round(seconds), "steps": K, "items": len(items)}
+                add(about | measured(language, items, texts))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    training = commands.add_parser("train")
+    training.add_argument("folder", type=Path)
+    training.add_argument("methods", nargs="*", metavar="METHOD", help=f"of {', '.join(METHODS)}; all by default")
+    training.add_argument("--steps", type=int, default=4_000)
+    training.add_argument("--seed", type=int, default=0)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("folder", type=Path)
+    measuring.add_argument("--output", type=Path, default=Path("results/language.jsonl"))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    if asked.command == "measure":
+        measure(asked.folder, asked.output)
+    elif unknown := [name for name in asked.methods if name not in METHODS]:
+        parser.error(f"there is no method {unknown[0]}; the methods are {', '.join(METHODS)}")
+    else:
+        train_all(asked.folder, asked.methods or list(METHODS), asked.steps, asked.seed)
