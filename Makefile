@@ -3,7 +3,7 @@
 # make check  ruff, mypy and the unit tests but for the slowest, for the daily loop (under 90 seconds)
 # make lint   ruff and mypy alone
 # make mutants [ONLY="word …"]   make small mistakes in a scratch copy; every one must be noticed by the tests named for it
-# make forty  the forty sentences of the model card, as JSON lines: in float32, the same on any x86 processor
+# make forty  the forty sentences of the model card, as JSON lines: in float32, nearly the same on any x86 processor
 # make promises   the promise to users with all 10,000 templates; `make test` takes a quarter of them
 PYTHON ?= python3
 BIN := .venv/bin

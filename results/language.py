@@ -1,13 +1,17 @@
-"""The compared methods in small, trained to the end, on a language whose every answer is known.
+"""The compared methods in small, trained for longer, on a language whose every answer is known.
 
-    python results/language.py train FOLDER [METHOD …] [--steps N] [--seed N]     (again: resumes)
+    python results/language.py train FOLDER [METHOD …] [--steps N] [--seed N]
     python results/language.py measure FOLDER
 
 The language is a weighted automaton of about a hundred words in which one word depends on others far from it: verbs
 agree with their subject in number and kind across what stands between them, and with a time word at either end of the
-sentence. Of any text it can be said whether it is a sentence, and given words can be completed by drawing from the
-exact posterior: that line of the table ("exact answer") is what a perfect model would do. `train` writes the texts, the
-test items and one model per method, `measure` fills the items and prints the rows of results/language.jsonl.
+sentence. Of any text it can be said whether it is a sentence, and given words can be completed by a draw from the exact
+posterior ("exact"): its texts are always right, and its lengths as uncertain as lengths are. Training texts and test
+items are drawn from the same law. All methods see as many texts; LC and the autoregressive model read rows twice as
+long, and PoP makes two passes a step.
+
+`train` writes the texts, the test items and one model per method and continues what was interrupted; `measure` fills
+the items and writes the rows of results/language.jsonl.
 """
 
 import argparse
@@ -17,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +30,13 @@ import torch
 
 from ddot.core.coupling import couple_independently
 from ddot.core.records import Vocabulary
-from ddot.data.masks import Block, Keywords, Mix, Units
+from ddot.data.masks import Block, Keywords, Mask, Mix, Units
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Loaded
 from ddot.evaluation.items import Item, read_set
-from ddot.evaluation.metrics.scoring import score
+from ddot.evaluation.metrics.scoring import measure
+from ddot.evaluation.metrics.sums import Sums, difference, interval, mean
 from ddot.evaluation.run import generate
-from ddot.evaluation.store import read_rows
 from ddot.infill.model import load
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
@@ -48,9 +52,9 @@ from ddot.training.config import Data, Run, Training
 from ddot.training.loop import train
 from ddot.training.recipes import AS_TEXT, EVEN, STARTS
 
-LONGEST = 18  # words of a sentence
-L = 20  # slots: the words and two edges
-BLOCK, KEYWORDS = 8, 4  # the longest missing block, the most given keywords
+LONGEST = 14  # words of a sentence; the shortest has four
+L = 20  # slots: the words, two edges, and room to spare
+BLOCK, KEYWORDS = 8, 3  # the longest missing block, the most given keywords
 TEXTS, ITEMS = 300_000, 500
 
 NOUNS = {
@@ -184,7 +188,7 @@ class Language:
                 else:
                     self.end[number[state]] += p
         self.words = sorted(self.by_word)
-        self.any_word = sum(self.by_word[word] for word in self.words)
+        self.any_word = np.sum([self.by_word[word] for word in self.words], 0)
         self.by_state = np.stack([self.by_word[word] for word in self.words], 1)  # states × words × states
 
     @staticmethod
@@ -241,7 +245,7 @@ class Language:
         return [rows[rows > 0] for rows in self.by_state]
 
     def fill_block(self, given: Sequence[str], rng: np.random.Generator) -> list[str]:
-        """Given words with the missing block drawn from the posterior under the law of `Block`."""
+        """Given words with the missing block drawn from the posterior under the law of `SomeBlock`."""
         m = len(given)
         before, after = [self._at_start()], [self.end]
         for word in given:
@@ -255,9 +259,10 @@ class Language:
         for _ in range(most):
             later.append(later[-1] @ self.any_word.T)
         weight = np.array(
-            [[before[j] @ later[k][j] / (min(m + k, BLOCK) + 1) for j in range(m + 1)] for k in range(most + 1)]
+            [[before[j] @ later[k][j] / min(m + k, BLOCK) for j in range(m + 1)] for k in range(1, most + 1)]
         )
         k, j = divmod(int(rng.choice(weight.size, p=weight.ravel() / weight.sum())), m + 1)
+        k += 1  # something is missing
         start = before[j] * later[k][j]
         state = int(rng.choice(len(start), p=start / start.sum()))
         words = self._path(state, [later[k - i - 1][j] for i in range(k)], rng)
@@ -300,7 +305,17 @@ class AnyKeywords:
         return Keywords(1, KEYWORDS)(Units.alike(len(units)), rng)
 
 
-MASKS = {"block": Block(BLOCK), "keywords": AnyKeywords()}
+@dataclass(frozen=True)
+class SomeBlock:
+    """A block of at least one word."""
+
+    def __call__(self, units: Units, rng: np.random.Generator) -> np.ndarray:
+        while (given := Block(BLOCK)(units, rng)).all():
+            pass
+        return given
+
+
+MASKS: dict[str, Mask] = {"block": SomeBlock(), "keywords": AnyKeywords()}
 _DDOT = DDOT(terminal=STARTS, position_weight=TokenUnitWeight(), gap_length_factor=0.1)
 METHODS: dict[str, tuple[Method, tuple[str, ...]]] = {
     "lc": (LeftContext(), ("lc", "lc-drawn")),
@@ -312,6 +327,8 @@ METHODS: dict[str, tuple[Method, tuple[str, ...]]] = {
     "flexible": (Flexible(), ("flexible",)),
     "ar": (Autoregressive(), ("autoregressive",)),
 }
+PAIRS = {(first, second) for first in ("ddot-u", "ddot-t") for second in ("lc", "pop", "flexible", "autoregressive")}
+PAIRS |= {("ddot-t", "ddot-u"), ("ddot-r", "no-ot")}
 
 
 def network(vocabulary: Vocabulary) -> DenoiserConfig:
@@ -337,19 +354,24 @@ def run(name: str, texts: Path, steps: int, seed: int) -> Run:
 
 
 def write(folder: Path, language: Language) -> None:
-    """The texts to train on, and test items that are not among them."""
+    """The texts to train on, and test items of the same law."""
     rng = np.random.default_rng(1)
-    texts = {" ".join(language.sentence(rng)) for _ in range(TEXTS)}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in sorted(texts)))
     for kind, mask in MASKS.items():
-        items = list[str]()
-        while len(items) < ITEMS:
-            words = language.sentence(rng)
-            keep = np.flatnonzero(mask(Units.alike(len(words)), rng)).tolist()
-            if " ".join(words) not in texts and len(keep) < len(words):
-                items.append(json.dumps({"id": len(items), "words": words, "keep": keep}))
-        (folder / f"{kind}.test.jsonl").write_text("".join(f"{item}\n" for item in items))
+        with (folder / f"{kind}.test.jsonl").open("w") as file:
+            for i in range(ITEMS):
+                words = language.sentence(rng)
+                keep = np.flatnonzero(mask(Units.alike(len(words)), rng)).tolist()
+                file.write(json.dumps({"id": i, "words": words, "keep": keep}) + "\n")
+    texts = "".join(" ".join(language.sentence(rng)) + "\n" for _ in range(TEXTS))
+    save(folder / "texts.txt", texts)  # last: what is there is complete
+
+
+def save(place: Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    draft = place.with_name(f"{place.name}.draft")
+    draft.write_text(text)
+    draft.replace(place)
 
 
 def train_all(folder: Path, names: Sequence[str], steps: int, seed: int) -> None:
@@ -359,14 +381,13 @@ def train_all(folder: Path, names: Sequence[str], steps: int, seed: int) -> None
         train(run(name, folder / "texts.txt", steps, seed), folder / f"{name}-{steps}-{seed}", resume=True)
 
 
-def measured(language: Language, items: Sequence[Item], texts: Sequence[str]) -> dict[str, Any]:
-    """The usual metrics, and the share of texts that are sentences, and sentences with the given words."""
-    row = score(items, texts, ("bleu2", "bleu4", "success", "length_error", "length_error_abs", "gaps_found"))
-    sentence = np.array([language.accepts(text.split()) for text in texts])
-    kept = np.array([contains(text.split(), item.given) for item, text in zip(items, texts, strict=True)])
-    row |= {"sentences": 100 * sentence.mean(), "right": 100 * (sentence & kept).mean()}
-    row.pop("kept")
-    return {name: round(value, 4) for name, value in row.items()}
+def measured(language: Language, items: Sequence[Item], texts: Sequence[str]) -> dict[str, Sums]:
+    """The usual metrics, and the share of texts that are sentences with the given words in order."""
+    usual = measure(items, texts, ("bleu2", "bleu4", "success", "length_error", "length_error_abs", "gaps_found"))
+    found = {name: metric for name, metric in usual.metrics.items() if isinstance(metric, Sums)}
+    words = [text.split() for text in texts]
+    right = [language.accepts(each) and contains(each, item.given) for item, each in zip(items, words, strict=True)]
+    return found | {"right": mean([100.0 * each for each in right])}
 
 
 def contains(words: Sequence[str], given: Sequence[str]) -> bool:
@@ -375,41 +396,59 @@ def contains(words: Sequence[str], given: Sequence[str]) -> bool:
     return all(word in rest for word in given)
 
 
-def measure(folder: Path, output: Path, K: int = 16) -> None:
-    """Add the rows of trained models that have none yet."""
-    language, sets = Language(), {kind: read_set(folder, kind, "test") for kind in MASKS}
-    rows = read_rows(output) if output.is_file() else []
-    done = {(row["method"], row["dataset"], row.get("training_steps"), row.get("seed")) for row in rows}
+def complete(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """(method, steps, seed) of the models that have been trained to their last step."""
+    for name in METHODS:
+        for place in sorted(folder.glob(f"{name}-*-*/latest/meta.json")):
+            steps, seed = map(int, place.parents[1].name.split("-")[1:])
+            if json.loads(place.read_text())["step"] == steps:
+                yield name, steps, seed
 
-    def add(row: dict[str, Any]) -> None:
-        with output.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(*(f"{name} {value}" for name, value in row.items()), sep=", ", flush=True)
+
+def filled(trained: Path, method: str, kind: str, items: Sequence[Item], K: int) -> list[str]:
+    """The items filled by a trained model; what has been filled before is read."""
+    place = trained / f"{kind}.{method}.txt"
+    if not place.is_file():
+        filling = CONTENDERS[method].filling
+        assert filling is not None
+        texts, _ = generate(Loaded(load(trained), trained.name), items, filling, located=False, steps=K)
+        save(place, "".join(f"{text}\n" for text in texts))
+    return place.read_text().splitlines()
+
+
+def measure_all(folder: Path, output: Path, K: int = 16) -> None:
+    """Fill the items with every trained model; write the rows, and the differences between methods trained alike."""
+    language, sets = Language(), {kind: read_set(folder, kind, "test") for kind in MASKS}
+    rows, scores = list[dict[str, Any]](), dict[tuple[str, str, int, int], dict[str, Sums]]()
+
+    def add(about: dict[str, Any], metrics: dict[str, Sums]) -> None:
+        row = about | {name: round(metric.value, 4) for name, metric in metrics.items()}
+        row["intervals"] = {name: [round(end, 4) for end in interval(metric)] for name, metric in metrics.items()}
+        rows.append(row)
+        print(*(f"{name} {value}" for name, value in row.items() if name != "intervals"), sep=", ", flush=True)
 
     for kind, items in sets.items():
-        fill = language.fill_block if kind == "block" else language.fill_keywords
-        if ("exact answer", kind, None, None) not in done:
-            rng = np.random.default_rng(2)
-            texts = [" ".join(fill(item.given, rng)) for item in items]
-            unfilled = [item.unfilled for item in items]
-            add({"method": "exact answer", "dataset": kind, "items": len(items)} | measured(language, items, texts))
-            add({"method": "prompt", "dataset": kind, "items": len(items)} | measured(language, items, unfilled))
-    for place in sorted(folder.glob("*-*-*/latest/meta.json")):
-        trained = place.parents[1]
-        name, wanted, seed = trained.name.split("-")
-        meta = json.loads(place.read_text())
-        steps, seconds = meta["step"], meta["seconds"]
-        if steps < int(wanted):
-            continue
-        model = Loaded(load(trained), trained.name)
+        fill, rng = language.fill_block if kind == "block" else language.fill_keywords, np.random.default_rng(2)
+        exact = [" ".join(fill(item.given, rng)) for item in items]
+        for method, texts in (("exact", exact), ("unfilled", [item.unfilled for item in items])):
+            add({"method": method, "dataset": kind, "items": len(items)}, measured(language, items, texts))
+    for name, steps, seed in complete(folder):
+        trained = folder / f"{name}-{steps}-{seed}"
+        meta = json.loads((trained / "latest" / "meta.json").read_text())
         for (kind, items), method in product(sets.items(), METHODS[name][1]):
-            about = {"method": method, "dataset": kind, "training_steps": steps, "seed": int(seed)}
-            if tuple(about.values()) not in done:
-                filling = CONTENDERS[method].filling
-                assert filling is not None
-                texts, _ = generate(model, items, filling, located=False, steps=K)
-                about |= {"training_seconds": round(seconds), "steps": K, "items": len(items)}
-                add(about | measured(language, items, texts))
+            texts = filled(trained, method, kind, items, K)
+            about = {"method": method, "dataset": kind, "training_steps": steps, "seed": seed}
+            about |= {"training_seconds": round(meta["seconds"]), "steps": K, "items": len(items)}
+            scores[method, kind, steps, seed] = measured(language, items, texts)
+            add(about, scores[method, kind, steps, seed])
+    for first, second in permutations(scores, 2):
+        if first[1:] == second[1:] and (first[0], second[0]) in PAIRS:
+            row: dict[str, Any] = {"first": first[0], "second": second[0], "dataset": first[1]}
+            row |= {"training_steps": first[2], "seed": first[3]}
+            for metric in ("bleu4", "success", "gaps_found", "right"):
+                found = difference(scores[first][metric], scores[second][metric])
+                rows.append(row | {"metric": metric} | {n: round(value, 4) for n, value in vars(found).items()})
+    save(output, "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 if __name__ == "__main__":
@@ -418,15 +457,19 @@ if __name__ == "__main__":
     training = commands.add_parser("train")
     training.add_argument("folder", type=Path)
     training.add_argument("methods", nargs="*", metavar="METHOD", help=f"of {', '.join(METHODS)}; all by default")
-    training.add_argument("--steps", type=int, default=4_000)
+    training.add_argument("--steps", type=int, default=3_500)
     training.add_argument("--seed", type=int, default=0)
     measuring = commands.add_parser("measure")
     measuring.add_argument("folder", type=Path)
     measuring.add_argument("--output", type=Path, default=Path("results/language.jsonl"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    if asked.command == "measure":
-        measure(asked.folder, asked.output)
+    if asked.command == "measure" and not (asked.folder / "texts.txt").is_file():
+        parser.error(f"there are no texts in {asked.folder}; train there first")
+    elif asked.command == "measure" and not asked.output.parent.is_dir():
+        parser.error(f"there is no folder {asked.output.parent}; --output must be a file in an existing folder")
+    elif asked.command == "measure":
+        measure_all(asked.folder, asked.output)
     elif unknown := [name for name in asked.methods if name not in METHODS]:
         parser.error(f"there is no method {unknown[0]}; the methods are {', '.join(METHODS)}")
     else:

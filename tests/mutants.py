@@ -1657,6 +1657,11 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
             ),
             ("later blanks unlike the last answer alone", "unlike = [*before, ", "unlike = [*before[-1:], "),
             (
+                "sampled answers that draw alike",
+                "other.key = fold(self.key, number)",
+                "pass",
+            ),
+            (
                 "a later blank that is the likeliest whatever came before",
                 "chosen = [] if before else first",
                 "chosen = first",

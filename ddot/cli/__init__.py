@@ -5,6 +5,7 @@ Results go to stdout, everything else to stderr. A user's mistake prints one sen
 
 import io
 import os
+import re
 import shlex
 import sys
 from itertools import pairwise
@@ -15,6 +16,8 @@ from ddot.cli import figures, infill  # noqa: F401 (each adds its commands; the 
 from ddot.cli import evaluation, serve, speed, training  # noqa: F401
 from ddot.cli.app import app, say
 from ddot.infill.mistakes import COMMAND_LINE, told
+
+_OPTION = re.compile(r"--?[\w-]+")
 
 
 def run() -> None:
@@ -62,7 +65,8 @@ def _sentence(error: BaseException) -> str:
         message = _wrong_number(error) or " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)
         command = " ".join(["ddot", *context.command_path.partition("ddot")[2].split()]) if context else "ddot"
-        return f"{message[:1].lower()}{message[1:]}; {_hyphen_advice() or f'`{command} --help` says what there is'}"
+        advice = _hyphen_advice(error, command) or f"`{command} --help` says what there is"
+        return f"{message[:1].lower()}{message[1:]}; {advice}"
     if isinstance(error, OSError) and error.errno is not None:
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{(error.strerror or 'it cannot be used').lower()}; choose another place, or make it usable"
@@ -75,12 +79,13 @@ def _sentence(error: BaseException) -> str:
     return ""
 
 
-def _hyphen_advice() -> str:
-    """What to do if a text was taken for an option; empty if none begins with a hyphen."""
-    arguments = [*sys.argv[1:], "--"]
-    before = arguments[: arguments.index("--")]
-    texts = [text for text in before if text.startswith("-") and ("___" in text or " " in text.split("=")[0])]
-    return f"put -- before a text that begins with a hyphen: ddot infill -- {shlex.quote(texts[0])}" if texts else ""
+def _hyphen_advice(error: BaseException, command: str) -> str:
+    """What to do if a text was taken for an option; empty if the mistake is another one."""
+    unknown = getattr(error, "option_name", None)
+    for argument in sys.argv[1:] if unknown else []:
+        if argument.startswith(unknown) and ("___" in argument or not _OPTION.fullmatch(argument.partition("=")[0])):
+            return f"put -- before a text that begins with a hyphen: {command} -- {shlex.quote(argument)}"
+    return ""
 
 
 def _wrong_number(error: BaseException) -> str:

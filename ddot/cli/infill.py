@@ -305,7 +305,7 @@ def score(
 
 @app.command()
 def info(
-    folder: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A model; default: the embedded one.")] = None,
+    folder: Annotated[str | None, typer.Argument(metavar="MODEL", help="As --model.")] = None,
     model: ModelName = None,
 ) -> None:
     """Describe a model: network, size, training.

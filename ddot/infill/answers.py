@@ -109,8 +109,10 @@ class Attempt:
         )
 
     def branch(self, number: int) -> "Attempt":
-        """A copy with another number, to continue from here."""
+        """A copy with another number, to continue from here; at a temperature all but number 0 are sampled anew."""
         other = copy(self)
+        if self.request.settings.temperature and number:
+            other.key = fold(self.key, number)
         other.number, other.raw, other.fills, other.scores = number, [*self.raw], [*self.fills], [*self.scores]
         return other
 

@@ -50,12 +50,13 @@ def sentences(whole, given, longest):
 @pytest.mark.parametrize(
     ("kind", "given", "draws"),
     [
-        ("block", "today dogs bark", 3_000), ("block", "a girl tomorrow", 3_000),
+        ("block", "two dogs", 3_000), ("block", "a girl tomorrow", 3_000),
         ("keywords", "crows jumped", 500),
     ],
 )  # fmt: skip
 def test_exact_answers_are_drawn_from_the_posterior(whole, monkeypatch, kind, given, draws):
     monkeypatch.setattr(language, "LONGEST", 5)
+    monkeypatch.setattr(language, "BLOCK", 2)
     given, rng = given.split(), np.random.default_rng(0)
     masks = {
         n: Counter(tuple(np.flatnonzero(language.MASKS[kind](Units.alike(n), rng))) for _ in range(4_000))
@@ -79,3 +80,14 @@ def test_exact_answers_are_drawn_from_the_posterior(whole, monkeypatch, kind, gi
         seen, wanted = (sum(n for words, n in each.items() if len(words) == length) for each in (drawn, expected))
         assert abs(seen - wanted) <= 3.5 * (wanted * max(0, 1 - wanted / draws)) ** 0.5 + 1e-6
     assert all(whole.accepts(words) for words in posterior)
+
+
+def test_lengths_of_exact_answers_are_those_of_the_items(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(language, "TEXTS", 1)
+    monkeypatch.setattr(language, "ITEMS", 200)
+    language.write(tmp_path, whole)
+    rng = np.random.default_rng(3)
+    for kind, fill in (("block", whole.fill_block), ("keywords", whole.fill_keywords)):
+        items = language.read_set(tmp_path, kind, "test")
+        errors = np.array([len(fill(item.given, rng)) - len(item.words) for item in items])
+        assert abs(errors.mean()) < 3 * errors.std() / len(errors) ** 0.5

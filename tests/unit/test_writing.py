@@ -342,8 +342,7 @@ def test_a_continuation_differs_from_what_the_answers_before_it_have_there(befor
 
 
 @torch.no_grad()
-def test_later_blanks_differ_from_one_answer_to_the_next():
-    """Each gets there the candidate that loses least by its score and by the words it shares with earlier answers."""
+def test_each_answer_is_compared_with_those_before_it_in_the_same_gap():
     seen, best = [], answering._best
 
     def recorded(by_number, part, engine, before=()):
@@ -369,6 +368,14 @@ def test_at_a_temperature_too_the_answer_that_one_gets_is_among_several(seed, te
     toy = Model(network(seed), TOKENIZER)
     (one,) = toy.infill(text, temperature=1.0, seed=seed)
     assert one.fills in [each.fills for each in toy.infill(text, n=3, temperature=1.0, seed=seed)]
+
+
+@pytest.mark.parametrize(("temperature", "keys"), [(0.0, 1), (0.5, 3)])
+def test_answers_that_are_sampled_draw_their_later_blanks_anew(temperature, keys):
+    attempt = Attempt(Model.request(TEXTS[1], Settings(temperature=temperature)), 0)
+    answers = [attempt.branch(number) for number in (0, 1, 2)]
+    assert len({int(answer.window(TOKENIZER).key[0]) for answer in answers}) == keys
+    assert answers[0].window(TOKENIZER).key == attempt.window(TOKENIZER).key  # what n = 1 draws
 
 
 @pytest.mark.slow
