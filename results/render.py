@@ -1,7 +1,7 @@
 """Put what was measured into the documents: `python results/render.py`, from the root of the checkout."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from ddot.evaluation.speed.infill import METHODS
 from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 from ddot.evaluation.tables.comparisons import BLOCKS
 from ddot.evaluation.tables.lines import SETS, number_format, signed
-from ddot.evaluation.tables.page import Column, Table, markdown
+from ddot.evaluation.tables.page import Column, Table, bold, markdown
 from ddot.figures.charts import costs, draw_charts, quality, success_by_given
 from ddot.infill.template import parse
 
@@ -67,6 +67,10 @@ def answers() -> str:
         top = max(ends, key=lambda row: row["bleu4"])
         return f"{CONTENDERS[top['method']].label} ({top['bleu4']:.1f})"
 
+    def toy(method: str, metric: str, steps: int = STEPS) -> float:
+        asked = {"method": method, "dataset": "block", "training_steps": steps, "seed": 0}
+        return float(next(row for row in toys if asked.items() <= row.items())[metric])
+
     of_stories = sorted((row for row in embedded if row["dataset"] == "rocstories"), key=lambda row: row["items"])
     stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
     people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
@@ -87,7 +91,11 @@ def answers() -> str:
             "(our start) leads from all three starts; the paper's DDOT-U keeps more of the given words than LC, but "
             "leads in BLEU-4 from one start only. With keywords alone LC leads both in BLEU-4. Insertion with "
             "learned counts (after FlexMDM), which the paper did not have, is ahead of DDOT-T on news and behind it on "
-            "reviews. One training each, and minutes of it, not days. On blocks:",
+            "reviews. One training each, and minutes of it, not days. Trained for longer on "
+            f"[an artificial language](#a-language-whose-answers-are-known), DDOT-U keeps the given words in "
+            f"{toy('ddot-u', 'success'):.0f}% of the texts with a block missing, LC in {toy('lc', 'success'):.0f}% and "
+            f"no more with twice the training ({toy('lc', 'success', 2 * STEPS):.0f}%); PoP is level with DDOT-U "
+            "in BLEU-4 there. On blocks of news and reviews:",
             "",
             *claims(),
         ]
@@ -195,6 +203,56 @@ def snapshot_differences(methods: dict[str, str]) -> str:
     return render([row | {"model": there[row["model"]], "other": there[row["other"]]} for row in found], "differences")
 
 
+def language(name: str, title: str, lines: Sequence[tuple[str, int]]) -> str:
+    """Rows of results/language.py, (method, training steps) a line, blocks and keywords side by side."""
+    metrics = ("bleu4", "success", "gaps_found", "length_error", "right")
+    kinds = {"block": "blocks", "keywords": "keywords"}
+    columns = [Column(""), Column("minutes"), *(Column(HEADS.get(m, m), k) for k in kinds.values() for m in metrics)]
+    names = {"exact": "draw from the exact posterior", "unfilled": "prompt, unfilled"}
+    body, widest = [], dict.fromkeys(("bleu4", "success", "gaps_found", "right"), 0.0)
+    for method, steps in lines:
+        asked = {"method": method, "seed": 0, "training_steps": steps} if steps else {"method": method}
+        found = [next(row for row in toys if (asked | {"dataset": kind}).items() <= row.items()) for kind in kinds]
+        cells = [signed(row[metric], number_format(metric)) for row in found for metric in metrics]
+        minutes = f"{found[0]['training_seconds'] / 60:.0f}" if steps else "–"
+        body.append((f"{names.get(method) or CONTENDERS[method].label}{longer_than(steps)}", minutes, *cells))
+        for row, metric in product(found, widest):
+            low, high = row["intervals"][metric]
+            widest[metric] = max(widest[metric], high - row[metric], row[metric] - low)
+    ends = ", ".join(f"{HEADS.get(metric, metric)} ± {half:.1f}" for metric, half in widest.items())
+    notes = (
+        f"{found[0]['items']} items each, 16 steps; one training of {STEPS:,} steps each unless stated.",
+        "Minutes: on one busy core. right: % of texts that are sentences with the given words in order.",
+        f"95% intervals (bootstrap over items) are at most {ends}.",
+    )
+    return markdown(Table(name, title, columns, body, notes))
+
+
+def longer_than(steps: int) -> str:
+    return "" if steps in (0, STEPS) else f", {steps:,} steps"
+
+
+def language_differences() -> str:
+    """Differences between methods trained alike on the language."""
+    metrics = ("bleu4", "success", "gaps_found", "right")
+    kinds = {"block": "blocks", "keywords": "keywords"}
+    found = [row for row in toys if "first" in row and (row["seed"], row["training_steps"]) == (0, STEPS)]
+    by_pair = {(row["first"], row["second"]): {} for row in found}
+    for row in found:
+        value = with_interval(row)
+        excludes = row["low"] > 0 or row["high"] < 0
+        by_pair[row["first"], row["second"]][row["dataset"], row["metric"]] = bold(value) if excludes else value
+    order = [method for method, _ in LANGUAGE]
+    pairs = sorted(by_pair, key=lambda pair: [order.index(name) for name in reversed(pair)])
+    columns = [Column(""), *(Column(HEADS.get(m, m), group) for group in kinds.values() for m in metrics)]
+    body = [
+        (" − ".join(CONTENDERS[name].label for name in pair), *(by_pair[pair][key] for key in product(kinds, metrics)))
+        for pair in pairs
+    ]
+    notes = ("In brackets: 95% intervals of the paired bootstrap over items. Bold: the interval excludes 0.",)
+    return markdown(Table("language-differences", "Differences on the same items", columns, body, notes))
+
+
 def by_steps_on_a_gpu() -> list[dict[str, Any]]:
     """LC, PoP and DDOT-U as `ddot bench methods` writes them, from the seconds that `ddot evaluate` took."""
     timed = [row for row in own if row["method"] in METHODS and row["dataset"] == "1bw-block" and row.get("seconds")]
@@ -214,6 +272,14 @@ every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
 FIVE, MEETING = ("lc", "ddot-u", "ddot-t", "flexible", "expand"), 2
 longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in FIVE]
 compared = read_rows(RESULTS / "longer-differences.jsonl", RESULTS / "from-base-differences.jsonl")
+# On the language of results/language.py: (method, training steps), 0 for what is not trained.
+toys, STEPS = read_rows(RESULTS / "language.jsonl"), 3_500
+LANGUAGE = [("exact", 0), ("unfilled", 0)]
+LANGUAGE += [
+    (name, STEPS) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "flexible", "autoregressive")
+]
+VARIANTS = [(f"{name}-drawn", STEPS) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t")]
+VARIANTS += [("ddot-r-leap", STEPS), ("ddot-u-leap", STEPS), ("lc", 2 * STEPS)]
 unstarted = read_rows(RESULTS / "from-base-rows.jsonl")  # trained from the language model itself
 rows = [row for row in every if "bleu4" in row or "rouge1" in row]
 embedded = [row for row in every if row.get("model") == "embedded"]
@@ -235,7 +301,12 @@ insert(
     results,
     {name: render(every, name) for name in marked(results, NAMES)}
     | {"answers": answers(), "longer": for_longer(), "longer-differences": differences_for_longer()}
-    | {"from-base": from_base(), "from-base-differences": differences_from_base()},
+    | {"from-base": from_base(), "from-base-differences": differences_from_base()}
+    | {
+        "language": language("language", "A language whose answers are known (free task)", LANGUAGE),
+        "language-variants": language("language-variants", "Variants on the language", VARIANTS),
+        "language-differences": language_differences(),
+    },
 )
 (RESULTS / "tables.tex").write_text(render(every, latex=True))
 swept = {"unfilled", "autoregressive", *(row["method"] for row in plain if row["steps"] == 32)}
