@@ -81,7 +81,7 @@ def _sentence(error: BaseException) -> str:
 
 def _hyphen_advice(error: BaseException, command: str) -> str:
     """What to do if a text was taken for an option; empty if the mistake is another one."""
-    unknown = getattr(error, "option_name", None)
+    unknown = getattr(error, "option_name", "")
     for argument in sys.argv[1:] if unknown else []:
         if argument.startswith(unknown) and ("___" in argument or not _OPTION.fullmatch(argument.partition("=")[0])):
             return f"put -- before a text that begins with a hyphen: {command} -- {shlex.quote(argument)}"
