@@ -327,7 +327,7 @@ METHODS: dict[str, tuple[Method, tuple[str, ...]]] = {
     "flexible": (Flexible(), ("flexible",)),
     "ar": (Autoregressive(), ("autoregressive",)),
 }
-PAIRS = {(first, second) for first in ("ddot-u", "ddot-t") for second in ("lc", "pop", "flexible", "autoregressive")}
+PAIRS = {(first, second) for first in ("ddot-u", "ddot-t") for second in ("lc", "pop", "flexible")}
 PAIRS |= {("ddot-t", "ddot-u"), ("ddot-r", "no-ot")}
 
 
