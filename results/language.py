@@ -37,6 +37,7 @@ from ddot.evaluation.items import Item, read_set
 from ddot.evaluation.metrics.scoring import measure
 from ddot.evaluation.metrics.sums import Sums, difference, interval, mean
 from ddot.evaluation.run import generate
+from ddot.files import write_whole
 from ddot.infill.model import load
 from ddot.methods.autoregressive import Autoregressive
 from ddot.methods.ddot import DDOT
@@ -364,14 +365,7 @@ def write(folder: Path, language: Language) -> None:
                 keep = np.flatnonzero(mask(Units.alike(len(words)), rng)).tolist()
                 file.write(json.dumps({"id": i, "words": words, "keep": keep}) + "\n")
     texts = "".join(" ".join(language.sentence(rng)) + "\n" for _ in range(TEXTS))
-    save(folder / "texts.txt", texts)  # last: what is there is complete
-
-
-def save(place: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
-    draft = place.with_name(f"{place.name}.draft")
-    draft.write_text(text)
-    draft.replace(place)
+    write_whole(folder / "texts.txt", texts.encode())  # last: what is there is complete
 
 
 def train_all(folder: Path, names: Sequence[str], steps: int, seed: int) -> None:
@@ -412,7 +406,7 @@ def filled(trained: Path, method: str, kind: str, items: Sequence[Item], K: int)
         filling = CONTENDERS[method].filling
         assert filling is not None
         texts, _ = generate(Loaded(load(trained), trained.name), items, filling, located=False, steps=K)
-        save(place, "".join(f"{text}\n" for text in texts))
+        write_whole(place, "".join(f"{text}\n" for text in texts).encode())
     return place.read_text().splitlines()
 
 
@@ -448,7 +442,7 @@ def measure_all(folder: Path, output: Path, K: int = 16) -> None:
             for metric in ("bleu4", "success", "gaps_found", "right"):
                 found = difference(scores[first][metric], scores[second][metric])
                 rows.append(row | {"metric": metric} | {n: round(value, 4) for n, value in vars(found).items()})
-    save(output, "".join(f"{json.dumps(row)}\n" for row in rows))
+    write_whole(output, "".join(f"{json.dumps(row)}\n" for row in rows).encode())
 
 
 if __name__ == "__main__":

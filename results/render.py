@@ -240,9 +240,11 @@ def language_differences() -> str:
     by_pair: dict[tuple[int, str, str], dict[tuple[str, str], str]] = defaultdict(dict)
     for row in toys:
         if "first" in row and row["seed"] == 0:
-            value, excludes = with_interval(row), row["low"] > 0 or row["high"] < 0
-            pair = by_pair[row["training_steps"], row["second"], row["first"]]
-            pair[row["dataset"], row["metric"]] = bold(value) if excludes else value
+            value, brackets = with_interval(row).split(maxsplit=1)
+            value = bold(value) if row["low"] > 0 or row["high"] < 0 else value
+            by_pair[row["training_steps"], row["second"], row["first"]][row["dataset"], row["metric"]] = (
+                f"{value} {brackets}"
+            )
     order = [method for method, _ in LANGUAGE]
     pairs = sorted(by_pair, key=lambda pair: (pair[0], *map(order.index, pair[1:])))
     columns = [Column(""), *(Column(HEADS.get(m, m), group) for group in kinds.values() for m in metrics)]
