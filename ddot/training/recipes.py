@@ -178,6 +178,7 @@ def _comparison() -> dict[str, Callable[[], Run]]:
         "smollm2_ddot": ddot,
         "smollm2_ddot_u": replace(ddot, terminal=EVEN),
         "smollm2_ddot_t": replace(ddot, terminal=AS_TEXT),
+        "smollm2_ddot_ut": replace(ddot, terminal=Mixture((1.0, EVEN), (1.0, AS_TEXT))),
         "smollm2_no_ot": replace(ddot, couple=couple_independently),
         "smollm2_lc": LeftContext(),
         "smollm2_pop": PositionPrediction(position_weight=weight),
