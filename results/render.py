@@ -10,7 +10,6 @@ from typing import Any
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written
 from ddot.evaluation.rows import HEADS
-from ddot.evaluation.speed.infill import METHODS
 from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 from ddot.evaluation.tables.comparisons import BLOCKS
 from ddot.evaluation.tables.lines import SETS, number_format, signed
@@ -259,19 +258,6 @@ def language_differences() -> str:
     return markdown(Table("language-differences", "Differences on the same items", columns, body, notes))
 
 
-def by_steps_on_a_gpu() -> list[dict[str, Any]]:
-    """LC, PoP and DDOT-U as `ddot bench methods` writes them, from the seconds that `ddot evaluate` took."""
-    timed = [row for row in own if row["method"] in METHODS and row["dataset"] == "1bw-block" and row.get("seconds")]
-    lc = {row["steps"]: row["seconds"] for row in timed if row["method"] == "lc"}
-    return [
-        {
-            "sampler": row["method"], "device": row["device"], "texts_at_once": row["batch"], "steps": row["steps"],
-            "ms_a_text": 1000 * row["seconds"], "times_lc": lc[row["steps"]] / row["seconds"],
-        }
-        for row in sorted(timed, key=lambda row: (list(METHODS).index(row["method"]), row["steps"]))
-    ]  # fmt: skip
-
-
 FILES = ("rows", "differences", "nats", "bench-coupling", "bench-infill", "bench-train", "bench-cost", "bench-methods")
 every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
 # Trained for longer from one start; the third snapshot is the last of the latter three.
@@ -295,7 +281,6 @@ plain = [row for row in alike if not CONTENDERS[row["method"]].variant]
 # What writes the whole text, each with its own model.
 own = [row for row in plain if isinstance(CONTENDERS[row["method"]].filling, Written)]
 own = [row for row in own if row["recipe"] == CONTENDERS[row["method"]].recipe and row["task"] == "free"]
-every += by_steps_on_a_gpu()
 # The README's table: these, and the embedded model.
 SHORT = ("unfilled", "lc", "ddot-u", "ddot-t", "autoregressive")
 chosen = [row for row in alike if row["method"] in SHORT and row["model"] != "runs/smollm2_ddot"]
