@@ -88,10 +88,10 @@ def answers() -> str:
             f"and medium 18.7, told. It needs {people['nats']:.2f} nats per token of people's own words, the length "
             f"not told; its base, which sees only the text before the blank, {people['base']:.2f}.",
             "- **Does the paper's claim hold here?** Against PoP, after minutes, yes. Against LC, on blocks of missing "
-            "words, DDOT-T (our start) leads from all three starts; the paper's DDOT-U keeps more of the given words "
-            "than LC, but leads in BLEU-4 from one start only. With keywords alone LC leads both in BLEU-4. Insertion "
-            "with learned counts (after FlexMDM), which the paper did not have, is ahead of DDOT-T on news and behind "
-            "it on reviews. One training each, and minutes of it, not days. Trained for longer on "
+            "words, DDOT-T (our start) leads in all four trainings, from three starts; the paper's DDOT-U keeps more "
+            "of the given words than LC, but leads in BLEU-4 from one start only. With keywords alone LC leads both in "
+            "BLEU-4. Insertion with learned counts (after FlexMDM), which the paper did not have, is ahead of DDOT-T "
+            "on news and behind it on reviews. All this after minutes of training, not days. Trained for longer on "
             "[an artificial language](#a-language-whose-answers-are-known), DDOT-U keeps the given words in "
             f"{toy('ddot-u', 'success'):.0f}% of the texts with a block missing, LC in {toy('lc', 'success'):.0f}%; "
             f"BLEU-4 {toy('ddot-u', 'bleu4'):.1f} and {toy('lc', 'bleu4'):.1f}. There "
@@ -120,11 +120,12 @@ def claims() -> Iterator[str]:
         cells = " | ".join(map(with_interval, five_minutes(first, second)))
         yield f"| {labels(first, second)} | trunk of 1,071 s | 5.0 | {cells} |"
     for first, second, start, rows, snapshot in (
-        ("ddot-u", "lc", "trunk of 150 s", None, MEETING),
         ("ddot-u", "lc", "trunk of 150 s", None, -1),
         ("ddot-u", "lc", "language model", unstarted, -1),
+        ("ddot-u", "lc", "language model, another seed", again, -1),
         ("ddot-t", "lc", "trunk of 150 s", None, MEETING),
         ("ddot-t", "lc", "language model", unstarted, -1),
+        ("ddot-t", "lc", "language model, another seed", again, -1),
         ("ddot-t", "flexible", "trunk of 150 s", None, MEETING),
     ):
         pairs = [[snapshots(name, dataset, rows)[snapshot] for name in (first, second)] for dataset in BLOCKS]
@@ -167,6 +168,12 @@ def from_base() -> str:
     return snapshot_table("from-base", "Three methods from the language model", rows)
 
 
+def second() -> str:
+    """The same three, trained with another seed, LC beside one network for both starts of DDOT."""
+    rows = [snapshots(name, dataset, again)[-1] for dataset in BLOCKS for name in FIVE[:3]]
+    return snapshot_table("second", "The same three, trained once more", rows)
+
+
 def snapshot_table(name: str, title: str, rows: list[dict[str, Any]]) -> str:
     metrics = ("bleu4", "success", "gaps_found", "gaps_extra", "length_error")
     columns = [Column(head) for head in ("", "minutes", "steps", *(HEADS[metric] for metric in metrics))]
@@ -178,29 +185,23 @@ def snapshot_table(name: str, title: str, rows: list[dict[str, Any]]) -> str:
             cells.append(f"{value} [{', '.join(ends)}]")
         body.append((f"{SETS[row['dataset']]}: {CONTENDERS[row['method']].label}", *cells))
     notes = (
-        f"16 steps. The first {rows[0]['items']} items of each set.",
+        f"16 steps. The first {rows[0]['items']:,} items of each set.",
         "Minutes: of a whole GPU; they and steps without those of the start.",
         "In brackets: 95% intervals of the bootstrap over items.",
     )
     return markdown(Table(name, f"{title} (free task)", columns, body, notes))
 
 
-def differences_for_longer() -> str:
-    """Their differences on the same items."""
-    return snapshot_differences({snapshots(name, BLOCKS[0])[MEETING]["model"]: name for name in FIVE})
-
-
-def differences_from_base() -> str:
-    return snapshot_differences({snapshots(name, BLOCKS[0], unstarted)[-1]["model"]: name for name in FIVE[:3]})
-
-
-def snapshot_differences(methods: dict[str, str]) -> str:
-    """Differences between models, each the snapshot of a method."""
-    there = {model: f"runs/{CONTENDERS[name].recipe}" for model, name in methods.items()}
-    found = [row for row in compared if {row["model"], row["other"]} <= {*there}]
-    found = [row for row in found if {row["first"], row["second"]} <= {*FIVE}]
-    found.sort(key=lambda row: (FIVE.index(row["second"]), FIVE.index(row["first"])))
-    return render([row | {"model": there[row["model"]], "other": there[row["other"]]} for row in found], "differences")
+def differences(names: Sequence[str], snapshot: int, rows: list[dict[str, Any]] | None = None) -> str:
+    """Differences on the same items between methods, each at the same snapshot."""
+    models = {name: snapshots(name, BLOCKS[0], rows)[snapshot]["model"] for name in names}
+    sides = ((first, second) for second, first in product(names, names) if first != second)
+    lines = []
+    for (first, second), dataset in product(sides, BLOCKS):
+        asked = {"first": first, "second": second, "model": models[first], "other": models[second], "dataset": dataset}
+        there = {side: f"runs/{CONTENDERS[name].recipe}" for side, name in (("model", first), ("other", second))}
+        lines += [row | there for row in compared if asked.items() <= row.items()]
+    return render(lines, "differences")
 
 
 def language(name: str, title: str, lines: Sequence[tuple[str, int]]) -> str:
@@ -263,7 +264,7 @@ every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
 # Trained for longer from one start; the third snapshot is the last of the latter three.
 FIVE, MEETING = ("lc", "ddot-u", "ddot-t", "flexible", "expand"), 2
 longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in FIVE]
-compared = read_rows(RESULTS / "longer-differences.jsonl", RESULTS / "from-base-differences.jsonl")
+compared = read_rows(*(RESULTS / f"{name}-differences.jsonl" for name in ("longer", "from-base", "second")))
 # On the language of results/language.py: (method, training steps), 0 for what is not trained.
 toys, STEPS = read_rows(RESULTS / "language.jsonl"), 3_500
 LANGUAGE = [("exact", 0), ("unfilled", 0)]
@@ -273,6 +274,7 @@ LANGUAGE += [
 VARIANTS = [(f"{name}-drawn", STEPS) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t")]
 VARIANTS += [("ddot-r-leap", STEPS), ("ddot-u-leap", STEPS), ("lc", 2 * STEPS), ("ddot-u", 2 * STEPS)]
 unstarted = read_rows(RESULTS / "from-base-rows.jsonl")  # trained from the language model itself
+again = read_rows(RESULTS / "second-rows.jsonl")  # with another seed
 rows = [row for row in every if "bleu4" in row or "rouge1" in row]
 embedded = [row for row in every if row.get("model") == "embedded"]
 # Models trained for one contender, not the trials of λ; and the unfilled prompt.
@@ -291,8 +293,9 @@ results = ROOT / "docs" / "results.md"
 insert(
     results,
     {name: render(every, name) for name in marked(results, NAMES)}
-    | {"answers": answers(), "longer": for_longer(), "longer-differences": differences_for_longer()}
-    | {"from-base": from_base(), "from-base-differences": differences_from_base()}
+    | {"answers": answers(), "longer": for_longer(), "longer-differences": differences(FIVE, MEETING)}
+    | {"from-base": from_base(), "from-base-differences": differences(FIVE[:3], -1, unstarted)}
+    | {"second": second(), "second-differences": differences(FIVE[:3], -1, again)}
     | {
         "language": language("language", "A language whose answers are known (free task)", LANGUAGE),
         "language-variants": language("language-variants", "Variants on the language", VARIANTS),
