@@ -27,7 +27,6 @@ from ddot.network.places import complete_steps, model_folder, read_json
 from ddot.training.config import Run
 from ddot.version import commit
 
-_KEEP = 2  # number of complete checkpoints to keep
 _UNFINISHED = ".unfinished-"  # prefix of folders being written or removed; safe to delete
 
 
@@ -50,8 +49,8 @@ def check_space(run: Path, bytes_needed: int) -> None:
         raise _not_written(run, f"{bytes_needed / 1e6:.1f} MB needed, {free / 1e6:.1f} MB free")
 
 
-def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed: int) -> Path:
-    """Write a checkpoint with `write(folder)`, make it the latest, and delete all but the last two."""
+def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed: int, keep: int) -> Path:
+    """Write a checkpoint with `write(folder)`, make it the latest, and delete all but the last `keep`."""
     run.mkdir(parents=True, exist_ok=True)
     final, draft = run / f"step-{step:08d}", run / f"{_UNFINISHED}{step:08d}"
     for stale in run.glob(f"{_UNFINISHED}*"):
@@ -74,7 +73,7 @@ def save_step(run: Path, step: int, write: Callable[[Path], None], bytes_needed:
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise _not_written(run, str(error)) from None
-    for old in complete_steps(run)[:-_KEEP]:
+    for old in complete_steps(run)[:-keep]:
         # Renamed first: if killed, this must not leave a partial folder that looks like a checkpoint.
         shutil.rmtree(old.rename(run / f"{_UNFINISHED}{old.name}"))
     return final
@@ -88,6 +87,7 @@ def save_checkpoint(
     tokenizer: Tokenizer,
     meta: dict[str, Any],
     shard_bytes: int | None,
+    keep: int,
 ) -> None:
     """Save `weights`, the model, and `state`, the raw weights and optimizer state for resuming."""
 
@@ -96,7 +96,8 @@ def save_checkpoint(
         save_tensors(state, folder / "state", "state", shard_bytes)
         save_model(weights, config, tokenizer, meta, folder, shard_bytes)
 
-    save_step(output, meta["step"], write, sum(tensor.nbytes for tensor in (*weights.values(), *state.values())))
+    nbytes = sum(tensor.nbytes for tensor in (*weights.values(), *state.values()))
+    save_step(output, meta["step"], write, nbytes, keep)
 
 
 def checkpoint_meta(

@@ -32,7 +32,7 @@ class Data:
 
 # Valid ranges of the fields of `Training`.
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-    ("at least 1", lambda n: n >= 1, "steps slots accumulate log_every dev_batches shard_bytes"),
+    ("at least 1", lambda n: n >= 1, "steps slots accumulate keep log_every dev_batches shard_bytes"),
     ("more than 0", lambda x: x > 0, "seconds clip"),
     ("0 or more", lambda x: x >= 0, "rate matrix_rate added_rate weight_decay warmup position_factor position_warmup"),
     ("0 or more (0: never)", lambda n: n >= 0, "save_every dev_every sample_every"),
@@ -67,6 +67,7 @@ class Training:
     device: str = "cpu"
     seed: int = 0
     save_every: int = 1_000  # steps; 0: never, not even at the end
+    keep: int = 2  # checkpoints, the last ones
     log_every: int = 10
     dev_every: int = 0
     dev_batches: int = 4

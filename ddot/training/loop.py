@@ -56,7 +56,8 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
             raise ValueError(f"the weights are not finite at step {step}; lower the rates and resume with --resume")
         if rank == 0:
             meta = checkpoint_meta(run, earlier, step, meter.elapsed(), meter.last)
-            save_checkpoint(output, weights, state, learner.model.config, tokenizer, meta, settings.shard_bytes)
+            about = learner.model.config, tokenizer, meta
+            save_checkpoint(output, weights, state, *about, settings.shard_bytes, settings.keep)
 
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
         while True:

@@ -240,23 +240,25 @@ def test_damaged_parts_are_named(model, tokenizer, tmp_path):
         load_tensors(tmp_path, "model")
 
 
-def write_step(run, step, value):
+def write_step(run, step, value, keep=2):
     def write(folder):
         save_tensors({"w": torch.full((1000,), float(value))}, folder, "model")
         (folder / "config.json").write_text("{}")
 
-    return save_step(run, step, write, 4_000)
+    return save_step(run, step, write, 4_000, keep)
 
 
 def stored(run):
     return load_tensors(model_folder(run), "model")["w"][0].item()
 
 
-def test_the_last_two_steps_are_kept_and_latest_is_the_newest(tmp_path):
+@pytest.mark.parametrize("keep", [1, 2, 3, 9])
+def test_the_last_steps_are_kept_and_latest_is_the_newest(tmp_path, keep):
     for step in (2, 9, 10, 100):
-        write_step(tmp_path, step, step)
+        write_step(tmp_path, step, step, keep)
         assert stored(tmp_path) == step
-    assert [folder.name for folder in complete_steps(tmp_path)] == ["step-00000010", "step-00000100"]
+    kept = ["step-00000002", "step-00000009", "step-00000010", "step-00000100"][-keep:]
+    assert [folder.name for folder in complete_steps(tmp_path)] == kept
     assert (tmp_path / "latest").resolve().name == "step-00000100"
     assert not list(tmp_path.glob(".*"))
 
@@ -290,7 +292,7 @@ def test_a_write_that_fails_half_way_leaves_the_last_one(tmp_path, failure):
 
     wanted = ValueError if isinstance(failure, OSError) else type(failure)
     with pytest.raises(wanted) as raised:
-        save_step(tmp_path, 2, write, 10)
+        save_step(tmp_path, 2, write, 10, 2)
     if wanted is ValueError:
         assert "No space left on device" in str(raised.value)
     assert stored(tmp_path) == 1
@@ -315,7 +317,7 @@ def test_a_full_disk_leaves_the_last_one(tmp_path):
     with pytest.raises(
         ValueError, match=r"no checkpoint could be written .*\(the last complete checkpoint is intact\)"
     ):
-        save_step(tmp_path, 2, lambda folder: save_tensors({"w": torch.zeros(10_000)}, folder, "model"), 40_000)
+        save_step(tmp_path, 2, lambda folder: save_tensors({"w": torch.zeros(10_000)}, folder, "model"), 40_000, 2)
     assert stored(tmp_path) == 1
     assert [folder.name for folder in tmp_path.iterdir() if folder.name.startswith(".")] == []
 
@@ -323,7 +325,7 @@ def test_a_full_disk_leaves_the_last_one(tmp_path):
 def test_what_the_disk_has_no_room_for_is_not_begun(tmp_path):
     write_step(tmp_path, 1, 1)
     with pytest.raises(ValueError, match=r"MB needed, .* MB free"):
-        save_step(tmp_path, 2, lambda _: pytest.fail("it was begun"), 1 << 60)
+        save_step(tmp_path, 2, lambda _: pytest.fail("it was begun"), 1 << 60, 2)
     with pytest.raises(ValueError, match="MB needed"):
         check_space(tmp_path, 1 << 60)
     assert stored(tmp_path) == 1
