@@ -4,6 +4,7 @@ import json
 import re
 import stat
 from decimal import Decimal
+from pathlib import Path
 from statistics import stdev
 
 import pytest
@@ -25,6 +26,7 @@ from ddot.evaluation.tables.settings import settings_table
 from ddot.network.places import EMBEDDED, training_of
 from ddot.training import recipes
 
+RESULTS = Path(__file__).parents[2] / "results"
 SPEEDS = [
     {"contender": "ddot", "L": 64, "million_slots_per_second": 101.234, "ddot_is_faster": 1.0},
     {"contender": "dp", "L": 64, "million_slots_per_second": 40.0, "ddot_is_faster": 2.531},
@@ -448,6 +450,12 @@ def test_speeds_are_shown_as_given_and_rounded():
     assert infilling[1] == ["as shipped", "61.3", "16.3", "9.5"]
     # 10 billion tokens, 16 minutes 11 seconds, 64 cores.
     assert f"{10e9 / (16 * 60 + 11) / 64 / 1e6:.2f} million tokens a second a core" in render(SPEEDS, "speed")
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("bench-*.jsonl")), ids=lambda file: file.name)
+def test_every_bench_has_a_table(file):
+    (table,) = in_markdown(render(read_rows(file), "speed", every=True))
+    assert len(table) > 1
 
 
 # The page.

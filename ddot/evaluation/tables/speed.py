@@ -18,6 +18,7 @@ BENCHES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "way": ("speed-infill", "Speed of infilling, one core", "", ()),
     "against": ("speed-cost", "Cost of a text, one core", "", ()),
     "sampler": ("speed-methods", "Speed by sampling steps: ms a text / times LC", "steps", ("ms_a_text", "times_lc")),
+    "clients": ("speed-serve", "Speed of a server", "", ()),
 }
 
 
