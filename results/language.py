@@ -11,7 +11,7 @@ items are drawn from the same law. All methods see as many texts; LC and the aut
 long, and PoP makes two passes a step.
 
 `train` writes the texts, the test items and one model per method and continues what was interrupted; `measure` fills
-the items and writes the rows of results/language.jsonl.
+the items and puts rows into results/language.jsonl, beside those of trainings that are no longer in the folder.
 """
 
 import argparse
@@ -37,6 +37,7 @@ from ddot.evaluation.items import Item, read_set
 from ddot.evaluation.metrics.scoring import measure
 from ddot.evaluation.metrics.sums import Sums, difference, interval, mean
 from ddot.evaluation.run import generate
+from ddot.evaluation.store import read_rows
 from ddot.files import write_whole
 from ddot.infill.model import load
 from ddot.methods.autoregressive import Autoregressive
@@ -442,7 +443,18 @@ def measure_all(folder: Path, output: Path, K: int = 16) -> None:
             for metric in ("bleu4", "success", "gaps_found", "right"):
                 found = difference(scores[first][metric], scores[second][metric])
                 rows.append(row | {"metric": metric} | {n: round(value, 4) for n, value in vars(found).items()})
-    write_whole(output, "".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    join(output, rows)
+
+
+def join(output: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Put rows into a file, in place of older ones of the same; rows of trainings that are gone stay."""
+
+    def about(row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(map(row.get, ("method", "first", "second", "dataset", "training_steps", "seed", "metric")))
+
+    older = read_rows(output) if output.is_file() else []
+    every = {about(row): row for row in (*older, *rows)}
+    write_whole(output, "".join(f"{json.dumps(row)}\n" for row in every.values()).encode())
 
 
 if __name__ == "__main__":
