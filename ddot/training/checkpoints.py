@@ -24,7 +24,7 @@ from ddot.files import AnotherRun, seal
 from ddot.network.denoiser import DenoiserConfig
 from ddot.network.folder import save_model, save_tensors
 from ddot.network.places import complete_steps, model_folder, read_json
-from ddot.training.config import Run
+from ddot.training.config import Run, Training
 from ddot.version import commit
 
 _UNFINISHED = ".unfinished-"  # prefix of folders being written or removed; safe to delete
@@ -86,18 +86,17 @@ def save_checkpoint(
     config: DenoiserConfig,
     tokenizer: Tokenizer,
     meta: dict[str, Any],
-    shard_bytes: int | None,
-    keep: int,
+    settings: Training,
 ) -> None:
     """Save `weights`, the model, and `state`, the raw weights and optimizer state for resuming."""
 
     def write(folder: Path) -> None:
         (folder / "state").mkdir()
-        save_tensors(state, folder / "state", "state", shard_bytes)
-        save_model(weights, config, tokenizer, meta, folder, shard_bytes)
+        save_tensors(state, folder / "state", "state", settings.shard_bytes)
+        save_model(weights, config, tokenizer, meta, folder, settings.shard_bytes)
 
     nbytes = sum(tensor.nbytes for tensor in (*weights.values(), *state.values()))
-    save_step(output, meta["step"], write, nbytes, keep)
+    save_step(output, meta["step"], write, nbytes, settings.keep)
 
 
 def checkpoint_meta(

@@ -56,8 +56,7 @@ def _train(run: Run, output: Path, resume: bool, rank: int, world: int, device: 
             raise ValueError(f"the weights are not finite at step {step}; lower the rates and resume with --resume")
         if rank == 0:
             meta = checkpoint_meta(run, earlier, step, meter.elapsed(), meter.last)
-            about = learner.model.config, tokenizer, meta
-            save_checkpoint(output, weights, state, *about, settings.shard_bytes, settings.keep)
+            save_checkpoint(output, weights, state, learner.model.config, tokenizer, meta, settings)
 
     with meter, interruptions(hold_back_all=world > 1) as interrupted:
         while True:
