@@ -58,6 +58,10 @@ class Measure:
     mean: float
     deviation: float | None = None
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Measure":
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
     def text(self, metric: str) -> str:
         form = number_format(metric)
         spread = ".2g" if form.endswith("g") else form.lstrip("+")
@@ -85,9 +89,7 @@ class Line:
 
     def measure(self, dataset: str, metric: str) -> Measure | None:
         values = [value for row in self.rows.get(dataset, ()) if (value := row.measure(metric)) is not None]
-        if not values:
-            return None
-        return Measure(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+        return Measure.of(values) if values else None
 
 
 def in_order(names: Iterable[str], known: Iterable[str]) -> list[str]:

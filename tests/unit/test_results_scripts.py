@@ -1,18 +1,24 @@
-"""The language of results/language.py: its exact answers against every sentence, found one word at a time."""
+"""The scripts of results/: exact answers of the language against every sentence, found one word at a time; intervals
+against SciPy's; what is refused before anything is trained."""
 
-import importlib.util
+import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 
 from ddot.data.masks import Units
 
-PLACE = Path(__file__).parents[2] / "results" / "language.py"
-SPEC = importlib.util.spec_from_file_location("language", PLACE)
-language = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(language)
+RESULTS = Path(__file__).parents[2] / "results"
+sys.path.insert(0, str(RESULTS))
+import language  # noqa: E402
+import longer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +88,7 @@ def test_exact_answers_are_drawn_from_the_posterior(whole, monkeypatch, kind, gi
     assert all(whole.accepts(words) for words in posterior)
 
 
+@pytest.mark.slow
 def test_lengths_of_exact_answers_are_those_of_the_items(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(language, "TEXTS", 1)
     monkeypatch.setattr(language, "ITEMS", 200)
@@ -91,3 +98,72 @@ def test_lengths_of_exact_answers_are_those_of_the_items(whole, tmp_path, monkey
         items = language.read_set(tmp_path, kind, "test")
         errors = np.array([len(fill(item.given, rng)) - len(item.words) for item in items])
         assert abs(errors.mean()) < 3 * errors.std() / len(errors) ** 0.5
+
+
+SCORES = st.lists(st.integers(0, 1000).map(lambda x: x / 10), min_size=2, max_size=5)
+
+
+@given(SCORES, SCORES)
+@settings(deadline=None)
+def test_intervals_over_trainings_are_welchs(first, second):
+    assume(np.ptp(first) > 0 and np.ptp(second) > 0)  # SciPy divides by them
+    theirs = ttest_ind(first, second, equal_var=False).confidence_interval()
+    assert np.allclose(language.interval_of_means(first, second, 0.0), theirs)
+
+
+def test_items_widen_an_interval_over_trainings():
+    alike = [80.0, 80.0, 80.0], [70.0, 70.0]
+    assert np.allclose(language.interval_of_means(*alike, 4.0), (10 - 1.96 * 2, 10 + 1.96 * 2), atol=1e-3)
+    assert language.interval_of_means(*alike, 0.0) == (10, 10)
+    apart = [79.0, 80.0, 81.0], [69.0, 71.0]
+    widths = [np.ptp(language.interval_of_means(*apart, over_items)) for over_items in (1.0, 4.0, 100.0)]
+    assert widths == sorted(widths)
+    assert np.isclose(widths[-1], 2 * 1.96 * 101.333**0.5, rtol=1e-2)  # few trainings matter little among noisy items
+
+
+def test_rows_of_other_trainings_stay(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    rows = [
+        {"method": name, "dataset": "block", "training_steps": 9, "seed": seed, "items": 5, "steps": 2, "bleu4": seed}
+        for seed in (0, 1) for name in ("lc", "ddot-u")
+    ]  # fmt: skip
+    rows.append({"first": "ddot-u", "second": "lc", "dataset": "block", "seed": 0, "metric": "bleu4", "difference": 1})
+    language.join(file, rows)
+    written = file.read_bytes()
+    language.join(file, rows[1:3])
+    assert file.read_bytes() == written
+    language.join(file, [rows[0] | {"bleu4": 7}, rows[0] | {"seed": 2}])
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        rows[0] | {"bleu4": 7}, *rows[1:], rows[0] | {"seed": 2},
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"rows of \{5\} items, these have \{6\}"):
+        language.join(file, [rows[0] | {"items": 6}])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("lc", "'lc' is not RECIPE:STEPS:METHODS"),
+        ("lc:5x:lc", "'lc:5x:lc' is not RECIPE:STEPS:METHODS"),
+        ("lc:5:lc lc:6:pop", "lc:6:pop"),
+        ("lc:5:lc pop:5:lc", "lc is asked for twice"),
+        ("lc:5:lcc", "no method 'lcc'"),
+        ("lcc:5:lc", "smollm2_lcc"),
+    ],
+)
+def test_what_would_fail_after_hours_is_refused_at_once(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        longer.asked(arguments.split())
+
+
+def test_the_runs_of_a_comparison():
+    asked = longer.asked(["ddot_ut:850:ddot-t,ddot-u", "lc:500:lc"])
+    assert asked == {"ddot_ut": (850, ["ddot-t", "ddot-u"]), "lc": (500, ["lc"])}
+
+
+def test_a_comparison_without_test_sets_writes_nothing(tmp_path):
+    command = [sys.executable, RESULTS / "longer.py", "bench", "longer", "9", "lc:5:lc"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "bench has no 1bw-block.test.jsonl" in done.stderr
+    assert not list(tmp_path.iterdir())
