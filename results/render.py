@@ -1,15 +1,14 @@
 """Put what was measured into the documents: `python results/render.py`, from the root of the checkout."""
 
 import json
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from scipy.stats import t as student
+from language import interval_of_means
 
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written
@@ -18,6 +17,7 @@ from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 from ddot.evaluation.tables.comparisons import BLOCKS
 from ddot.evaluation.tables.lines import SETS, Measure, number_format, signed
 from ddot.evaluation.tables.page import EMPTY, Column, Table, bold, markdown
+from ddot.evaluation.tables.paper import paper_lines
 from ddot.figures.charts import costs, draw_charts, quality, success_by_given
 from ddot.infill.template import parse
 
@@ -66,40 +66,48 @@ def answers() -> str:
     def both(rows: Iterable[dict[str, Any]], metric: str, digits: int = 0) -> str:
         return " and ".join(f"{row[metric]:.{digits}f}" for row in rows)
 
+    def rouge(scores: Mapping[str, Any]) -> str:
+        return "/".join(f"{float(scores[metric]):.1f}" for metric in ("rouge1", "rouge2", "rougeL"))
+
     def over(first: str, second: str, kind: str = "block") -> str:
         return with_interval(between_trainings(first, second, STEPS, kind, "bleu4"))
 
-    moved, counted = ([snapshots(name, dataset)[MEETING] for dataset in BLOCKS] for name in ("ddot-t", "flexible"))
+    moved, counted = ([snapshots(name, d, longer)[MEETING] for d in BLOCKS] for name in ("ddot-t", "flexible"))
     of_stories = sorted((row for row in embedded if row["dataset"] == "rocstories"), key=lambda row: row["items"])
     stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
+    small, medium = (rouge(paper_lines("outside")[f"DiffuGPT {size}"]["rocstories"]) for size in ("small", "medium"))
     people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
     read = [row for row in blind if row["reading"].startswith("product")]
     natural, bad = (sum(row[kind] for row in read) / sum(row["texts"] for row in read) for kind in ("natural", "bad"))
     pop = [between(after_300("ddot-u", dataset), after_300("pop", dataset), "bleu4") for dataset in BLOCKS]
-    sides = zip(*(pair for *_, methods in starts() for pair in methods["ddot-u"]), strict=True)
-    kept = (sorted(row["success"] for row in rows) for rows in sides)
-    moving, rewriting = (f"{rows[0]:.0f} to {rows[-1]:.0f}%" for rows in kept)
+
+    trained = [pairs for *_, pairs in starts()]
+    t, u = ([[between(*pair, "bleu4")["low"] > 0 for pair in pairs[name]] for pairs in trained] for name in MOVING)
+    fewer = sum(all(ours["gaps_found"] < its["gaps_found"] for ours, its in pairs["ddot-u"]) for pairs in trained)
+    every_pair = [pair for pairs in trained for name in MOVING for pair in pairs[name]]
+    ours, its = (sorted(row["success"] for row in side) for side in zip(*every_pair, strict=True))
     texts = (
-        f"""**Which method should I use?** `ddot infill`: it needs no length and keeps your text by construction. To
-        find *where* words are missing as well, after [equal minutes](#five-methods-from-one-start): DDOT-T finds most
-        gaps ({both(moved, "gaps_found")}% on news and reviews; insertion with learned counts
-        {both(counted, "gaps_found")}%), learned counts write into fewest wrong ones ({both(counted, "gaps_extra")}% of
-        the texts; DDOT-T {both(moved, "gaps_extra")}%), and in BLEU-4 each leads once ({both(moved, "bleu4", 1)};
-        {both(counted, "bleu4", 1)}).""",
-        f"""**How good is the product?** A sentence cut out of {stories["items"]:,} stories: ROUGE-1
-        {stories["rouge1"]:.1f} without being told its length, {told["rouge1"]:.1f} told;
-        [published models](#stories-beside-published-models), told: DiffuGPT small 13.7, medium 18.7. Words that people
-        wrote cost it {people["nats"]:.2f} nats per token; its base, which sees only the text before the blank,
-        {people["base"]:.2f}. Blind readers (language models) call {natural:.0%} of its answers natural and {bad:.0%}
-        bad.""",
-        f"""**Does the paper's claim hold here?** *DDOT beats PoP*: yes, by {both(pop, "difference", 1)} BLEU-4 after
-        five minutes. *DDOT beats LC* where a block is missing: in words kept, yes (all of them in {moving} of the
-        texts; LC {rewriting}); in BLEU-4, our start DDOT-T does in all four trainings below, the paper's DDOT-U in one.
-        With keywords alone, no. This is after minutes of one GPU, not days. On
-        [an artificial language](#a-language-whose-answers-are-known), trained until LC hardly gains, DDOT-U beats LC
-        on blocks by {over("ddot-u", "lc")} BLEU-4, not with keywords ({over("ddot-u", "lc", "keywords")}), and not PoP
-        ({over("ddot-u", "pop")}). Insertion with learned counts (after FlexMDM), which the paper did not have, does at
-        least as well as DDOT-U throughout.""",
+        f"""**Which method should I use?** To fill blanks, `ddot infill`: it needs no length and keeps your text by
+        construction. To study models that must also find *where* words are missing
+        ([trained alike](#five-methods-from-one-start)): DDOT-T finds most gaps ({both(moved, "gaps_found")}% on news
+        and reviews; learned counts {both(counted, "gaps_found")}%), learned counts write into fewest wrong ones
+        ({both(counted, "gaps_extra")}% of the texts; DDOT-T {both(moved, "gaps_extra")}%). BLEU-4: DDOT-T
+        {both(moved, "bleu4", 1)}, learned counts {both(counted, "bleu4", 1)}.""",
+        f"""**How good is the product?** A sentence cut out of {stories["items"]:,} stories, ROUGE-1/2/L:
+        {rouge(stories)} without being told its length, {rouge(told)} told;
+        [published models](#stories-beside-published-models), told: DiffuGPT small {small}, medium {medium}. On everyday
+        texts (a set it was tuned on) words that people wrote cost it {people["nats"]:.2f} nats per token, its base,
+        which sees only the text before the blank, {people["base"]:.2f}; blind readers (language models) call
+        {natural:.0%} of its answers natural and {bad:.0%} bad.""",
+        f"""**Does the paper's claim hold here?** In part, after minutes of one GPU instead of days. *DDOT beats LC in
+        BLEU-4*: where a block is missing, DDOT-T does in {sum(map(all, t))} of {len(trained)} trainings, DDOT-U in
+        {sum(map(any, u))}, on news; with keywords alone LC leads, as in the paper. *DDOT keeps the given words*: in
+        {ours[0]:.0f} to {ours[-1]:.0f}% of these texts, LC in {its[0]:.0f} to {its[-1]:.0f}%; but DDOT-U finds fewer
+        gaps than LC in {fewer} of {len(trained)}. *DDOT beats PoP*: on blocks after five minutes, by
+        {both(pop, "difference", 1)} BLEU-4. On [an artificial language](#a-language-whose-answers-are-known), trained
+        until LC hardly gains, DDOT-U − LC is {over("ddot-u", "lc")} BLEU-4 on blocks and
+        {over("ddot-u", "lc", "keywords")} with keywords, DDOT-U − PoP {over("ddot-u", "pop")}. Learned counts, which
+        the paper did not have, are ahead of DDOT-U on blocks and about level with DDOT-T.""",
     )
     return "\n".join([*(f"- {' '.join(text.split())}" for text in texts), "", *claims()])
 
@@ -114,45 +122,46 @@ def after_300(method: str, dataset: str) -> dict[str, Any]:
 
 
 def starts() -> list[tuple[str, str, dict[str, Pairs]]]:
-    """(start, section that tells of it, {DDOT-U and DDOT-T: rows, each with LC's after as many minutes})."""
+    """(start, section that tells of it, {DDOT-T and DDOT-U: rows, each with LC's after as many minutes})."""
 
-    def at(method: str, dataset: str, rows: list[dict[str, Any]] | None, snapshot: int) -> dict[str, Any]:
-        return after_300(method, dataset) if rows is None else snapshots(method, dataset, rows)[snapshot]
+    def ends(rows: list[dict[str, Any]], t: int = -1) -> dict[str, Pairs]:
+        last = zip(MOVING, (t, -1), strict=True)
+        return {m: [(snapshots(m, d, rows)[n], snapshots("lc", d, rows)[n]) for d in BLOCKS] for m, n in last}
 
-    def pairs(rows: list[dict[str, Any]] | None, t: int = -1) -> dict[str, Pairs]:
-        snapshot = {"ddot-u": -1, "ddot-t": t}
-        return {m: [(at(m, d, rows, n), at("lc", d, rows, n)) for d in BLOCKS] for m, n in snapshot.items()}
-
+    first = {m: [(after_300(m, dataset), after_300("lc", dataset)) for dataset in BLOCKS] for m in MOVING}
     return [
-        ("trunk of 1,071 s", "methods-at-an-equal-budget", pairs(None)),
-        ("trunk of 150 s", "five-methods-from-one-start", pairs(longer, MEETING)),
-        ("language model", "three-methods-from-the-language-model", pairs(unstarted)),
-        ("language model, another seed", "trained-once-more", pairs(again)),
+        ("trunk of 1,071 s", "methods-at-an-equal-budget", first),
+        ("trunk of 150 s", "five-methods-from-one-start", ends(longer, MEETING)),
+        ("language model", "three-methods-from-the-language-model", ends(unstarted)),
+        ("language model, U and T as one network", "one-network-for-both-starts", ends(again)),
     ]
 
 
 def claims() -> Iterator[str]:
     """The differences that decide the paper's claim, a line for each training."""
-    yield "| BLEU-4 on blocks [95%] | GPU minutes | DDOT-U − LC: news | reviews | DDOT-T − LC: news | reviews |"
-    yield "|---|---|---|---|---|---|"
+    yield "| BLEU-4 on blocks [95%] | items | GPU minutes | DDOT-T − LC: news | reviews | DDOT-U − LC: news | reviews |"
+    yield "|---|---|---|---|---|---|---|"
     for name, section, methods in starts():
-        u, t = (f"{minutes(pairs[0][0]):.1f}" for pairs in methods.values())
-        cells = [with_interval(between(*pair, "bleu4")) for pairs in methods.values() for pair in pairs]
-        yield f"| [{name}](#{section}) | {u if u == t else f'U {u}, T {t}'} | {' | '.join(cells)} |"
+        t, u = (f"{minutes(pairs[0][0]):.1f}" for pairs in methods.values())
+        cells = [f"{methods['ddot-t'][0][0]['items']:,}", t if t == u else f"T {t}, U {u}"]
+        cells += [with_interval(between(*pair, "bleu4")) for pairs in methods.values() for pair in pairs]
+        yield f"| [{name}](#{section}) | {' | '.join(cells)} |"
+    yield ""
+    yield "Most certain slots first, likeliest pads; [other ways to fill](#variants) change some of the differences."
 
 
 def readings() -> str:
     """Blind readings of everyday texts: a column for each reading that compared methods."""
     by_line: dict[str, dict[str, str]] = defaultdict(dict)
     names = {"written": "the writers' own words"}
-    compared = [row for row in blind if row["reading"].startswith("methods")]
-    for row in sorted(compared, key=lambda row: -row["natural"]):
+    of_methods = [row for row in blind if row["reading"].startswith("methods")]
+    for row in sorted(of_methods, key=lambda row: -row["natural"]):
         name = names.get(row["method"]) or f"{CONTENDERS[row['method']].label}, {row['model']}"
         by_line[name][row["reading"]] = " / ".join(str(row[kind]) for kind in ("natural", "odd", "bad"))
-    columns = sorted({row["reading"] for row in compared})
+    columns = list(dict.fromkeys(row["reading"] for row in of_methods))
     body = [(name, *(cells.get(column, EMPTY) for column in columns)) for name, cells in by_line.items()]
     notes = (
-        f"Natural / odd / bad, of the first {compared[0]['texts']} texts of people.dev, fills mixed.",
+        f"Natural / odd / bad, of the first {of_methods[0]['texts']} texts of people.dev, fills mixed.",
         "Three readers each time, other ones the second time; they are language models.",
     )
     heads = (Column(""), *(Column(f"{column.removeprefix('methods, ')} reading") for column in columns))
@@ -164,9 +173,9 @@ def minutes(row: dict[str, Any]) -> float:
     return row["own_seconds"] * row["gpu_share"] / 60
 
 
-def snapshots(method: str, dataset: str, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-    """The rows of a method on a set while it trained; without `rows`, for longer from one start."""
-    found = [row for row in rows or longer if (row["method"], row["dataset"]) == (method, dataset)]
+def snapshots(method: str, dataset: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a method on a set while it trained."""
+    found = [row for row in rows if (row["method"], row["dataset"]) == (method, dataset)]
     return sorted(found, key=minutes)
 
 
@@ -184,7 +193,7 @@ def with_interval(row: dict[str, Any]) -> str:
 
 def for_longer() -> str:
     """The methods that were trained for longer, at the last snapshot that all of them have."""
-    rows = [snapshots(name, dataset)[MEETING] for dataset in BLOCKS for name in FIVE]
+    rows = [snapshots(name, dataset, longer)[MEETING] for dataset in BLOCKS for name in FIVE]
     return snapshot_table("longer", "Five methods from one start", rows)
 
 
@@ -195,9 +204,9 @@ def from_base() -> str:
 
 
 def second() -> str:
-    """The same three, trained with another seed, LC beside one network for both starts of DDOT."""
+    """LC, and one network that serves as DDOT-U and DDOT-T, with another seed."""
     rows = [snapshots(name, dataset, again)[-1] for dataset in BLOCKS for name in FIVE[:3]]
-    return snapshot_table("second", "The same three, trained once more", rows)
+    return snapshot_table("second", "LC, and one network for both starts of DDOT", rows)
 
 
 def snapshot_table(name: str, title: str, rows: list[dict[str, Any]]) -> str:
@@ -218,7 +227,7 @@ def snapshot_table(name: str, title: str, rows: list[dict[str, Any]]) -> str:
     return markdown(Table(name, f"{title} (free task)", columns, body, notes))
 
 
-def differences(names: Sequence[str], snapshot: int, rows: list[dict[str, Any]] | None = None) -> str:
+def differences(names: Sequence[str], snapshot: int, rows: list[dict[str, Any]]) -> str:
     """Differences on the same items between methods, each at the same snapshot."""
     models = {name: snapshots(name, BLOCKS[0], rows)[snapshot]["model"] for name in names}
     sides = ((first, second) for second, first in product(names, names) if first != second)
@@ -230,16 +239,10 @@ def differences(names: Sequence[str], snapshot: int, rows: list[dict[str, Any]] 
     return render(lines, "differences")
 
 
-def trained_on_language(method: str, steps: int, kind: str) -> list[dict[str, Any]]:
+def trainings(method: str, steps: int, kind: str) -> list[dict[str, Any]]:
     """The rows of a method on the language, one per training; a single one if it is not trained."""
     asked = {"method": method, "dataset": kind} | ({"training_steps": steps} if steps else {})
     return [row for row in toys if asked.items() <= row.items()]
-
-
-def measure(rows: Sequence[dict[str, Any]], metric: str) -> Measure:
-    """The mean over trainings, and the deviation between them."""
-    values = [row[metric] for row in rows]
-    return Measure(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 def language(name: str, title: str, lines: Sequence[tuple[str, int]]) -> str:
@@ -247,25 +250,24 @@ def language(name: str, title: str, lines: Sequence[tuple[str, int]]) -> str:
     metrics = ("bleu4", "success", "gaps_found", "length_error", "right")
     columns = [Column(""), Column("minutes"), *(Column(HEADS.get(m, m), k) for k in KINDS.values() for m in metrics)]
     names = {"exact": "draw from the exact posterior", "unfilled": "prompt, unfilled"}
-    body, widest, counts = [], dict.fromkeys(("bleu4", "success", "gaps_found", "right"), 0.0), Counter[int]()
-    for method, steps in lines:
-        found = [trained_on_language(method, steps, kind) for kind in KINDS]
-        cells = [measure(rows, metric).text(metric) for rows in found for metric in metrics]
-        minutes = f"{fmean(row['training_seconds'] for row in found[0]) / 60:.0f}" if steps else EMPTY
-        counts[len(found[0])] += bool(steps)
-        body.append([f"{names.get(method) or CONTENDERS[method].label}{longer_than(steps)}", minutes, *cells])
-        for row, metric in product(chain(*found), widest):
+    found = {line: [trainings(*line, kind) for kind in KINDS] for line in lines}
+    usual = Counter(len(rows[0]) for (_, steps), rows in found.items() if steps).most_common(1)[0][0]
+    body, widest = [], dict.fromkeys(("bleu4", "success", "gaps_found", "right"), 0.0)
+    for (method, steps), rows in found.items():
+        label = names.get(method) or CONTENDERS[method].label
+        label += f", {steps:,} steps" * (steps not in (0, STEPS))
+        label += f" ({plural(len(rows[0]), 'training')})" * (steps > 0 and len(rows[0]) != usual)
+        taken = f"{fmean(row['training_seconds'] for row in rows[0]) / 60:.0f}" if steps else EMPTY
+        cells = [Measure.of([row[m] for row in some]).text(m) for some in rows for m in metrics]
+        body.append((label, taken, *cells))
+        for row, metric in product(chain(*rows), widest):
             low, high = row["intervals"][metric]
             widest[metric] = max(widest[metric], high - row[metric], row[metric] - low)
-    usual = counts.most_common(1)[0][0]
-    for line, (method, steps) in zip(body, lines, strict=True):
-        trainings = len(trained_on_language(method, steps, "block"))
-        line[0] += f" ({plural(trainings, 'training')})" * (bool(steps) and trainings != usual)
     ends = ", ".join(f"{HEADS.get(metric, metric)} ± {half:.1f}" for metric, half in widest.items())
     notes = (
-        f"{found[0][0]['items']} items each, 16 steps; {plural(usual, 'training')} of {STEPS:,} steps each unless "
-        f"stated{': mean ± standard deviation' if usual > 1 else ''}.",
-        "Minutes: of one training, on one busy core. right: % that are sentences with the given words in order.",
+        f"{toys[0]['items']} items each, 16 steps; {plural(usual, 'training')} of {STEPS:,} steps each unless stated.",
+        "±: standard deviation over trainings. Minutes: of one training, on one busy core.",
+        "right: % that are sentences with the given words in order.",
         f"95% intervals of one training (bootstrap over items) are at most {ends}.",
     )
     return markdown(Table(name, title, columns, body, notes))
@@ -276,29 +278,16 @@ def plural(number: int, noun: str) -> str:
     return f"{words[number] if number < len(words) else number} {noun}{'s' * (number != 1)}"
 
 
-def longer_than(steps: int) -> str:
-    return "" if steps in (0, STEPS) else f", {steps:,} steps"
-
-
 def between_trainings(first: str, second: str, steps: int, kind: str, metric: str) -> dict[str, float]:
-    """The difference of two methods on the language, with a 95% interval that counts items and trainings.
-
-    The variance is that of the paired bootstrap over items, plus that of each mean over trainings where there are
-    several; the degrees of freedom are Welch and Satterthwaite's.
-    """
-    sides = [measure(trained_on_language(name, steps, kind), metric) for name in (first, second)]
+    """The difference of two methods on the language: of means over trainings, if both have several."""
+    sides = [[row[metric] for row in trainings(name, steps, kind)] for name in (first, second)]
     asked = {"first": first, "second": second, "training_steps": steps, "dataset": kind, "metric": metric}
-    pairs = [row for row in toys if asked.items() <= row.items()]
-    variances = [(fmean(((row["high"] - row["low"]) / 3.92) ** 2 for row in pairs), math.inf)]
-    for name, side in zip((first, second), sides, strict=True):
-        trainings = len(trained_on_language(name, steps, kind))
-        if side.deviation:
-            variances.append((side.deviation**2 / trainings, trainings - 1.0))
-    total = sum(variance for variance, _ in variances)
-    shares = sum(variance**2 / freedom for variance, freedom in variances)
-    half = float(student.ppf(0.975, total**2 / shares if shares else math.inf)) * math.sqrt(total)
-    difference = sides[0].mean - sides[1].mean
-    return {"difference": difference, "low": difference - half, "high": difference + half}
+    pairs = [row for row in toys if asked.items() <= row.items()]  # trained with the same seed
+    if min(map(len, sides)) == 1:
+        return pairs[0]
+    over_items = fmean(((row["high"] - row["low"]) / (2 * 1.96)) ** 2 for row in pairs)
+    low, high = interval_of_means(*sides, over_items)
+    return {"difference": fmean(sides[0]) - fmean(sides[1]), "low": low, "high": high}
 
 
 def language_differences() -> str:
@@ -312,12 +301,14 @@ def language_differences() -> str:
         cells = []
         for kind, metric in product(KINDS, metrics):
             found = between_trainings(first, second, steps, kind, metric)
-            value, brackets = with_interval(found).split(maxsplit=1)
-            cells.append(f"{bold(value) if found['low'] > 0 or found['high'] < 0 else value} {brackets}")
-        body.append((f"{CONTENDERS[first].label} − {CONTENDERS[second].label}{longer_than(steps)}", *cells))
+            value, space, brackets = with_interval(found).partition(" ")
+            clear = round(found["low"], 1) > 0 or round(found["high"], 1) < 0
+            cells.append((bold(value) if clear else value) + space + brackets)
+        name = f"{CONTENDERS[first].label} − {CONTENDERS[second].label}"
+        body.append((name + f", {steps:,} steps (one training)" * (steps != STEPS), *cells))
     notes = (
-        "Of means over trainings; in brackets: 95% intervals over items (paired bootstrap) and trainings (Welch) "
-        "together, over items alone where there is one training each.",
+        "Differences of means over trainings. In brackets: 95% intervals that count items (paired bootstrap) and "
+        "trainings (Welch); of one training, items alone.",
         "Bold: the interval excludes 0.",
     )
     return markdown(Table("language-differences", "Differences on the same items", columns, body, notes))
@@ -326,6 +317,7 @@ def language_differences() -> str:
 FILES = ("rows", "differences", "nats", "bench-coupling", "bench-infill", "bench-train", "bench-cost", "bench-methods")
 every = read_rows(*(RESULTS / f"{name}.jsonl" for name in FILES))
 # Trained for longer from one start; the third snapshot is the last of the latter three.
+MOVING = ("ddot-t", "ddot-u")
 FIVE, MEETING = ("lc", "ddot-u", "ddot-t", "flexible", "expand"), 2
 longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in FIVE]
 compared = read_rows(*(RESULTS / f"{name}-differences.jsonl" for name in ("longer", "from-base", "second")))
@@ -364,7 +356,7 @@ insert(
         "answers": answers(),
         "readings": readings(),
         "longer": for_longer(),
-        "longer-differences": differences(FIVE, MEETING),
+        "longer-differences": differences(FIVE, MEETING, longer),
     }
     | {"from-base": from_base(), "from-base-differences": differences(FIVE[:3], -1, unstarted)}
     | {"second": second(), "second-differences": differences(FIVE[:3], -1, again)}
