@@ -23,12 +23,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations, product
 from pathlib import Path
-from statistics import fmean, variance
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import t as student
 
 from ddot.core.coupling import couple_independently
 from ddot.core.records import Vocabulary
@@ -391,18 +389,6 @@ def contains(words: Sequence[str], given: Sequence[str]) -> bool:
     """Whether the given words are among these, in order."""
     rest = iter(words)
     return all(word in rest for word in given)
-
-
-def interval_of_means(first: Sequence[float], second: Sequence[float], over_items: float) -> tuple[float, float]:
-    """95% interval of a difference between means over trainings. `over_items`: its variance over items.
-
-    Welch's, with items as one more independent source of variance, of known size.
-    """
-    sources = [(over_items, math.inf), *((variance(side) / len(side), len(side) - 1.0) for side in (first, second))]
-    total, shares = sum(size for size, _ in sources), sum(size**2 / freedom for size, freedom in sources)
-    half = float(student.ppf(0.975, total**2 / shares if shares else math.inf)) * math.sqrt(total)
-    difference = fmean(first) - fmean(second)
-    return difference - half, difference + half
 
 
 def complete(folder: Path) -> Iterator[tuple[str, int, int]]:

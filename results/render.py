@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from language import interval_of_means
+from intervals import interval_of_means
 
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written

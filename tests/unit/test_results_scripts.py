@@ -17,6 +17,7 @@ from ddot.data.masks import Units
 
 RESULTS = Path(__file__).parents[2] / "results"
 sys.path.insert(0, str(RESULTS))
+import intervals  # noqa: E402
 import language  # noqa: E402
 import longer  # noqa: E402
 
@@ -108,15 +109,15 @@ SCORES = st.lists(st.integers(0, 1000).map(lambda x: x / 10), min_size=2, max_si
 def test_intervals_over_trainings_are_welchs(first, second):
     assume(np.ptp(first) > 0 and np.ptp(second) > 0)  # SciPy divides by them
     theirs = ttest_ind(first, second, equal_var=False).confidence_interval()
-    assert np.allclose(language.interval_of_means(first, second, 0.0), theirs)
+    assert np.allclose(intervals.interval_of_means(first, second, 0.0), theirs)
 
 
 def test_items_widen_an_interval_over_trainings():
     alike = [80.0, 80.0, 80.0], [70.0, 70.0]
-    assert np.allclose(language.interval_of_means(*alike, 4.0), (10 - 1.96 * 2, 10 + 1.96 * 2), atol=1e-3)
-    assert language.interval_of_means(*alike, 0.0) == (10, 10)
+    assert np.allclose(intervals.interval_of_means(*alike, 4.0), (10 - 1.96 * 2, 10 + 1.96 * 2), atol=1e-3)
+    assert intervals.interval_of_means(*alike, 0.0) == (10, 10)
     apart = [79.0, 80.0, 81.0], [69.0, 71.0]
-    widths = [np.ptp(language.interval_of_means(*apart, over_items)) for over_items in (1.0, 4.0, 100.0)]
+    widths = [np.ptp(intervals.interval_of_means(*apart, over_items)) for over_items in (1.0, 4.0, 100.0)]
     assert widths == sorted(widths)
     assert np.isclose(widths[-1], 2 * 1.96 * 101.333**0.5, rtol=1e-2)  # few trainings matter little among noisy items
 
