@@ -3,7 +3,7 @@
     python results/language.py train FOLDER [METHOD …] [--steps N] [--seed N]
     python results/language.py measure FOLDER
 
-The language is a weighted automaton of about a hundred words in which one word depends on others far from it: verbs
+The language is a weighted automaton of 137 words in which one word depends on others far from it: verbs
 agree with their subject in number and kind across what stands between them, and with a time word at either end of the
 sentence. Of any text it can be said whether it is a sentence, and given words can be completed by a draw from the exact
 posterior ("exact"): its texts are always right, and its lengths as uncertain as lengths are. Training texts and test
