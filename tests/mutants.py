@@ -273,6 +273,16 @@ _INFILL = " ".join(
 # (tests that must notice, below tests/; file below ddot/; rows of (name, old, new[, equivalent because …])).
 TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
     (
+        "unit/test_folders.py",
+        "training/checkpoints.py",
+        [("two checkpoints are kept whatever is asked", "complete_steps(run)[:-keep]", "complete_steps(run)[:-2]")],
+    ),
+    (
+        "unit/test_tables.py",
+        "evaluation/tables/lines.py",
+        [("deviation of a population of seeds", "statistics.stdev(values)", "statistics.pstdev(values)")],
+    ),
+    (
         "unit/test_positions.py unit/test_laws.py",
         "core/rng.py",
         [
