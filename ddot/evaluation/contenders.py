@@ -15,6 +15,7 @@ expand           a [mask] becomes a token, two [mask]s or nothing (DreamOn)
 planned          predicted lengths, slots that stay in place: `ddot infill` without its word rules and length policy
 fixed-…          plain masked diffusion with a guessed length or the true one
 infill           the product, `ddot infill` as it ships; infill-told is given the true number of words
+base             a language model that continues the text before each blank, given the true number of tokens
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from ddot.core.annealing import greedy, greedy_words
 from ddot.core.coupling import couple_independently
 from ddot.core.positions import AsText, Terminal, grid_terminal, random_terminal
 from ddot.core.sampling import Leap, MostCertainFirst, Reveal
-from ddot.evaluation.filling import LENGTHS, Filling, Kept, Product, Written, learnt_from
+from ddot.evaluation.filling import LENGTHS, Continued, Filling, Kept, Product, Written, learnt_from
 from ddot.evaluation.items import TASKS
 from ddot.evaluation.rows import BASE, UNFILLED
 from ddot.methods.autoregressive import Autoregressive
@@ -136,14 +137,20 @@ _ENTRIES: Iterable[Contender] = (
     Contender(
         "infill-told", "ddot infill, told lengths", _PRODUCT, Product(told=True), reference=True, tasks=("located",)
     ),
+    Contender(
+        BASE,
+        "base language model, text before the blank",
+        filling=Continued(),
+        reference=True,
+        stepless=True,
+        tasks=("located",),
+    ),
 )
 CONTENDERS: dict[str, Contender] = {entry.name: entry for entry in _ENTRIES}
 
 
 def contender(name: str) -> Contender:
     """Look up a contender; an unknown method gets an entry with just its name."""
-    if name == BASE:
-        return Contender(name, "base language model, text before the blank", reference=True, stepless=True)
     return CONTENDERS.get(name) or Contender(name, name)
 
 

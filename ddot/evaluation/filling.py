@@ -1,4 +1,4 @@
-"""Fill benchmark items with the product, or with a method's own sampler.
+"""Fill benchmark items with the product, with a method's own sampler, or with a language model.
 
 A filling yields {index of item: text}, batch by batch. The width and the random numbers of an item do not depend on
 the rest of its batch.
@@ -23,6 +23,7 @@ from ddot.evaluation.items import Item, Prompted
 from ddot.infill.engine import gap_tokens, prompt_projections
 from ddot.infill.model import Model
 from ddot.infill.planned_lengths import default_slots, mean_length, plan
+from ddot.methods.continuation import continuations
 from ddot.methods.ddot import DDOT
 from ddot.methods.fixed_length import FixedLength
 from ddot.methods.method import Method, Trainable
@@ -174,13 +175,43 @@ class Kept:
         return work.batches(prompts, fill, max(1, denoiser.config.slots // 4) if still else 1)
 
 
-Filling = Product | Written | Kept
+@dataclass(frozen=True)
+class Continued:
+    """Gaps as a language model continues the text before each, one after the other, told their numbers of tokens."""
+
+    def texts(self, work: Workload) -> Iterator[dict[int, str]]:
+        model, prompted = work.model, work.prompted
+        size = max(model.batch, _CHUNK)
+        by_length = sorted(work.at, key=lambda i: len(prompted[i].prompt))
+        for rows in (by_length[first : first + size] for first in range(0, len(by_length), size)):
+            filled = {i: [np.zeros(0, np.int64)] * (len(prompted[i].prompt) + 1) for i in rows}
+            gaps = {i: np.flatnonzero(prompted[i].gap_lengths).tolist() for i in rows}
+            for number in range(max(map(len, gaps.values()))):
+                open_here = [i for i in rows if number < len(gaps[i])]  # texts that have another gap
+                lengths = [int(prompted[i].gap_lengths[gaps[i][number]]) for i in open_here]
+                before = [_before(prompted[i], filled[i], gaps[i][number]) for i in open_here]
+                with model.denoiser.half_precision():
+                    written = continuations(model.denoiser, before, lengths, never=model.tokenizer.edge)
+                for i, tokens in zip(open_here, written, strict=True):
+                    filled[i][gaps[i][number] + 1] = tokens
+            yield {i: prompted[i].filled(filled[i], model.tokenizer) for i in rows}
+
+
+def _before(item: Prompted, gaps: Sequence[Int[np.ndarray, "_"]], end: int) -> Int[np.ndarray, "_"]:
+    """The tokens up to the prompt's token `end`, with what is in the gaps between them."""
+    given = item.prompt.example.tokens
+    return np.concatenate([piece for k in range(end + 1) for piece in (gaps[k], given[k : k + 1])])
+
+
+Filling = Product | Written | Kept | Continued
 
 
 def learnt_from(filling: Filling, trained: Trainable) -> bool:
     """Whether training with this method teaches a model to fill so. DDOT needs the same coupling and terminals."""
     if isinstance(filling, Product):
         return isinstance(trained, DDOT | FixedLength | Outline)
+    if isinstance(filling, Continued):  # a language model as it is
+        return False
     method = filling.method
     if not isinstance(method, DDOT) or not isinstance(trained, DDOT):
         return isinstance(trained, type(method))

@@ -62,7 +62,8 @@ def measure(
             totals[BASE] = before_only(language_model, items)
         for method, (nats, tokens) in totals.items():
             mean = {"tokens": tokens, "nats": nats / max(1, tokens)}
-            rows.append({"model": name, "method": method, **task, **mean, **(end if method == NATS else {})})
+            read = language_model.name if language_model and method == BASE else name
+            rows.append({"model": read, "method": method, **task, **mean, **(end if method == NATS else {})})
     return rows
 
 

@@ -205,10 +205,17 @@ def merged(lines: Iterable[Mapping[str, Any]], key: Callable[[Row], Hashable]) -
 def measured(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     """The rows of `ddot evaluate` among lines, each measurement once.
 
-    Rows of `ddot nats` add their metrics to the other rows of their model and set.
+    Rows of `ddot nats` add their metrics to the other rows of their model and set. The language model's only row may be
+    one of these.
     """
     # The unfilled prompt does not depend on the model, the task, the steps or the seed.
     rows = merged(lines, lambda row: row.item_set if row.method == UNFILLED else row.key).values()
-    nats = {(row.model, row.dataset, row.split): row.metrics for row in rows if row.method == NATS}
-    rest = (row for row in rows if row.method != NATS)
-    return [replace(row, metrics={**nats.get((row.model, row.dataset, row.split), {}), **row.metrics}) for row in rest]
+
+    def place(row: Row) -> tuple[str, ...]:
+        return BASE if row.method == BASE else NATS, row.model, row.dataset, row.split
+
+    nats = {place(row): row for row in rows if "nats" in row.metrics}
+    filled = [row for row in rows if "nats" not in row.metrics]
+    alone = [row for at, row in nats.items() if row.method == BASE and at not in set(map(place, filled))]
+    known = {at: row.metrics for at, row in nats.items()}
+    return [replace(row, metrics={**known.get(place(row), {}), **row.metrics}) for row in filled] + alone

@@ -9,15 +9,20 @@ import torch
 from ddot.core.codes import NOT_PROMPT, UNKNOWN_LENGTH
 from ddot.core.records import State
 from ddot.data.tokenizer import learn_bpe
+from ddot.evaluation.filling import Continued, Loaded
 from ddot.evaluation.items import Passage, Program, Sentence, read_items
 from ddot.evaluation.metrics.fluency import Causal
 from ddot.evaluation.metrics.scoring import OF_FILLS, score, usual
 from ddot.evaluation.nats import before_only, both_sides, chosen, measure
 from ddot.evaluation.rows import measured
+from ddot.evaluation.run import generate
+from ddot.infill.model import Model
 from ddot.infill.template import parse
+from ddot.methods.continuation import continuations
 from ddot.methods.fixed_length import FixedLength
 from ddot.network.denoiser import Denoiser, DenoiserConfig
 from ddot.network.llama import LlamaConfig
+from ddot.network.trunk import left_to_right
 
 PEOPLE = "⟦Police are looking⟧ for a man who left ⟦by train⟧, they said."
 STORY = {"prefix": "Mary had a party.", "middle": "She asked her friends.", "suffix": "They came."}
@@ -134,10 +139,38 @@ def test_causal_nats_see_the_text_before_the_blank_alone(network, items):
     assert found[0] == pytest.approx((whole - before).item(), rel=1e-4)
 
 
+def test_continuations_are_the_likeliest_next_tokens(network):
+    """Against one whole forward pass per token, a text at a time: batches, padding and the cache change nothing."""
+    texts = [TOKENIZER.encode(text) for text in ("Mary had", "They came. They", " for a man who left by train, they")]
+    lengths, edge, trunk = [5, 2, 9], TOKENIZER.edge, network.trunk
+    for before, length, found in zip(texts, lengths, continuations(network, texts, lengths, edge), strict=True):
+        tokens = before.tolist()
+        for _ in range(length):
+            x, places = torch.tensor([tokens]), torch.arange(len(tokens), dtype=torch.float32)[None]
+            logits = trunk.logits(trunk.hidden(trunk.embed(x), places, torch.ones(1), left_to_right)[:, -1])
+            logits[0, [edge, *range(TOKENIZER.vocabulary.base, TOKENIZER.vocabulary.rows)]] = -torch.inf
+            tokens.append(int(logits.argmax()))
+        assert found.tolist() == tokens[len(before) :]
+    first = int(continuations(network, texts[:1], [1], edge)[0][0])
+    assert continuations(network, texts[:1], [1], never=first)[0][0] != first
+
+
+def test_a_language_model_sees_the_text_before_each_gap_alone(network, items):
+    model = Loaded(Model(network, TOKENIZER), "tiny", batch=2)
+    others = [Passage("p", (*people.literals[:2], " but they said."), people.fills) for people in items[:1]]
+    others.append(Passage("s", ("Mary had a party. ", " It rains."), (STORY["middle"],)))
+    fills = []
+    for texts in (items, others):
+        filled, _ = generate(model, texts, Continued(), located=True, steps=1)
+        fills.append([item.fills_in(text) for item, text in zip(texts, filled, strict=True)])
+    assert fills[0] == fills[1]
+    assert list(map(len, fills[0])) == [2, 1]
+
+
 def test_nats_of_a_bench(network, items, tmp_path):
-    judge = Causal(network, TOKENIZER)
+    judge = Causal(network, TOKENIZER, name="judge")
     row, base = measure("mine", network, TOKENIZER, tmp_path, ["people"], language_model=judge)
-    assert [each.method for each in measured([row, base])] == ["base"]
+    assert [(each.method, each.model) for each in measured([row, base])] == [("base", "judge")]
     assert (row["model"], row["items"], row["dataset"]) == ("mine", 1, "people")
     nats, tokens = both_sides(network, [items[1].prompted(TOKENIZER, True)])
     assert row["nats"] == nats / tokens

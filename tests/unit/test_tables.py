@@ -337,6 +337,10 @@ def test_fills_stand_beside_published_figures_and_with_their_nats():
     assert found["ddot infill, dev split"] == ["2.50", *wanted]
     assert found["base language model, text before the blank, dev split (n = 70)"] == ["3.25", *["–"] * 6]
     assert len(found) == 3
+    rows += [row("base", "people", items=120, **about, **scores)]
+    found = table(rows, "people")
+    assert found["base language model, text before the blank, dev split"] == ["3.25", *wanted]
+    assert len(found) == 3
     assert table(rows, "outside")["ddot infill"] == wanted
     assert table(rows, "outside", every=True)["published, Plaid 1B"][:3] == ["12.1", "1.1", "11.2"]
 

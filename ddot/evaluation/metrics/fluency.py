@@ -47,6 +47,7 @@ class Causal:
     denoiser: Denoiser
     tokenizer: Tokenizer
     batch: int = 16
+    name: str = "language model"
 
     def __call__(self, texts: Sequence[str]) -> tuple[Float[np.ndarray, "texts"], Int[np.ndarray, "texts"]]:
         has_edge = self.tokenizer.edge < self.tokenizer.vocabulary.base
@@ -82,4 +83,4 @@ def causal_model(folder: Path | str, batch: int = 16, device: str = "cpu") -> Ca
     if "step" in json.loads((model_folder(folder) / "meta.json").read_text()):
         raise ValueError(f"{folder} was trained to fill blanks; perplexity needs a base model made by `ddot convert`")
     model, tokenizer = load_model(folder)
-    return Causal(model.to(device), tokenizer, batch)
+    return Causal(model.to(device), tokenizer, batch, str(folder))

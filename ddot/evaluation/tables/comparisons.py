@@ -37,7 +37,7 @@ BLOCKS, TEXTS = ("1bw-block", "yelp-block"), ("1bw-block", "yelp-block", "1bw-ra
 _QUALITY = ("bleu2", "bleu4", "success", "length_error", "length_error_abs")
 _ROUGE = ("rouge1", "rouge2", "rougeL")
 _LENGTHS = ("fill_length_error", "fill_length_error_abs", "fill_length_near", "fill_empty")
-_SIMILAR = ("GPT-2 medium, prefix only", "SEDD small", "SEDD medium", "DiffuGPT small", "DiffuGPT medium")
+_SIMILAR = ("GPT-2 medium, prefix only", "SEDD medium", "DiffuGPT small", "DiffuGPT medium")
 
 
 @dataclass(frozen=True)

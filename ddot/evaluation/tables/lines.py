@@ -163,7 +163,8 @@ def usual_items(lines: Sequence[Line]) -> int:
 def naming(lines: Sequence[Line], steps: bool = True, tasks: bool = True) -> Callable[[Line], str]:
     """Names a line by its contender's label and by what differs between `lines`; own models are not named."""
     rows = [line.row for line in lines if contender(line.row.method).filling]
-    models, counts, kinds = (len({getattr(row, field) for row in rows}) > 1 for field in ("model", "steps", "task"))
+    models, kinds = (len({getattr(row, field) for row in rows}) > 1 for field in ("model", "task"))
+    counts = len({row.steps for row in rows if takes_steps(row)}) > 1
     usual = usual_items(lines)
 
     def name(line: Line) -> str:
@@ -171,18 +172,23 @@ def naming(lines: Sequence[Line], steps: bool = True, tasks: bool = True) -> Cal
         parts = [contender(row.method).label]
         if contender(row.method).filling:
             parts += [model_name(row.model)] * (models and not is_own(row.method, row.model))
-            parts += [f"{row.steps} steps"] * (steps and counts) + [row.task] * (tasks and kinds)
+            parts += [f"{row.steps} steps"] * (steps and counts and takes_steps(row)) + [row.task] * (tasks and kinds)
         parts += [f"{row.split} split"] * (row.split != "test")
         return ", ".join(parts) + f" (n = {row.items})" * (row.items != usual)
 
     return name
 
 
+def takes_steps(row: Row) -> bool:
+    """Whether the number of steps could have changed the texts."""
+    return contender(row.method).filling is not None and not contender(row.method).stepless
+
+
 def notes_of(lines: Sequence[Line], metrics: Sequence[str], body: Iterable[Sequence[str]] = ()) -> list[str]:
     """The sentences below a table: what its lines have in common, and how certain they are."""
     rows = [row for line in lines for row in line.every if row.method != UNFILLED]
     notes = []
-    if len(steps := {row.steps for row in rows if contender(row.method).filling}) == 1:
+    if len(steps := {row.steps for row in rows if takes_steps(row)}) == 1:
         notes.append(f"{steps.pop()} steps.")
     if lines:
         notes.append(f"n = {usual_items(lines):,} items per set unless stated.")
