@@ -2,7 +2,7 @@
 
 Every contender of the registry is filled with the model of its recipe (runs/RECIPE), and ddot-u and ddot-r with those
 of runs/lambda-λ. Interrupted, it resumes; a failure does not stop the others, and the exit status is 1. The variable
-EVALUATE may hold more options of `ddot evaluate`.
+EVALUATE may hold more options of `ddot evaluate`; they override those given here.
 """
 
 import os
@@ -21,7 +21,7 @@ def evaluate(bench: str, model: str, rows: Path, methods: list[str], *options: s
     """Whether `ddot evaluate` succeeded."""
     command = [sys.executable, "-m", "ddot", "evaluate", model, "--bench", bench, "--output", str(rows)]
     more = os.environ.get("EVALUATE", "").split()
-    asked = [*command, "--methods", ",".join(methods), "--tasks", "free", *more, *options]
+    asked = [*command, "--methods", ",".join(methods), "--tasks", "free", *options, *more]
     return subprocess.run(asked, stdout=subprocess.DEVNULL).returncode == 0
 
 

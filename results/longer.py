@@ -25,7 +25,7 @@ from pathlib import Path
 
 from fill import evaluate
 
-from ddot.evaluation.contenders import CONTENDERS
+from ddot.evaluation.contenders import CONTENDERS, learnt
 from ddot.evaluation.rescore import contrast, rescore
 from ddot.evaluation.rows import measured
 from ddot.evaluation.store import read_rows
@@ -51,6 +51,10 @@ def asked(arguments: list[str]) -> Runs:
             raise ValueError(f"'{argument}' needs a recipe smollm2_{recipe} that is not given twice")
         if unknown := [name for name in methods if name not in CONTENDERS]:
             raise ValueError(f"there is no method '{unknown[0]}'; available: {', '.join(CONTENDERS)}")
+        able = [one.name for one in CONTENDERS.values() if one.filling and "free" in one.tasks]
+        able = [name for name in able if learnt(name, f"smollm2_{recipe}")]
+        if unable := [name for name in methods if name not in able]:
+            raise ValueError(f"{recipe} is not trained to fill as {unable[0]} does; it can fill as {', '.join(able)}")
         runs[recipe] = steps, methods
     every = [name for _, methods in runs.values() for name in methods]
     if twice := [name for name in every if every.count(name) > 1]:
@@ -91,15 +95,16 @@ def write(bench: Path, rows: Path, folder: Path, runs: Runs, trained: list[str])
     """The rows with intervals and shares of the GPU, and the differences at like checkpoints."""
     for _ in rescore(rows, bench, METRICS, samples=1000):
         pass
-    lines = [row.json() | {"gpu_share": round(1 / len(runs), 6)} for row in measured(read_rows(rows))]
+    found = measured(read_rows(rows))
+    lines = [row.json() | {"gpu_share": round(1 / len(runs), 6)} for row in found]
     write_lines(rows.with_name(f"{rows.stem}-rows.jsonl"), lines)
     number = {}
     for recipe in trained:
         *steps, last = complete_steps(folder / recipe)
         number |= {str(step): i for i, step in enumerate(steps)} | {str(last): -1}
-    methods = [name for recipe in trained for name in runs[recipe][1]]
+    methods = [name for recipe in trained for name in runs[recipe][1] if name in {row.method for row in found}]
     pairs = [pair for i in range(len(methods) - 1) for pair in contrast([rows], bench, methods[i:], COMPARED)[0]]
-    like = [asdict(pair) for pair in pairs if number[pair.model] == number[pair.other]]
+    like = [asdict(pair) for pair in pairs if number.get(pair.model, "failed") == number.get(pair.other)]
     write_lines(rows.with_name(f"{rows.stem}-differences.jsonl"), like)
 
 
@@ -113,7 +118,7 @@ def main(bench: Path, name: str, seconds: str, runs: Runs) -> bool:
     trained = train(folder, seconds, runs)
     rows.parent.mkdir(exist_ok=True)
     filled = fill(bench, folder, rows, runs, trained)
-    if trained:
+    if rows.is_file():
         write(bench, rows, folder, runs, trained)
     return filled and len(trained) == len(runs)
 

@@ -72,9 +72,9 @@ def test_the_log_holds_the_losses_the_paper_adds_up_and_the_schedule(straight):
 def test_the_saved_model_is_the_moving_average(straight):
     """From step 8 to step 12 by hand is not possible, from one to the next it is."""
     output = straight.with_name("average")
-    train(tiny("training.steps=7", "training.save_every=1", "training.average=0.5"), output)
-    before, after = complete_steps(output)
-    assert (before.name, after.name) == ("step-00000006", "step-00000007")
+    train(tiny("training.steps=7", "training.save_every=1", "training.average=0.5", "training.keep=3"), output)
+    first, before, after = complete_steps(output)
+    assert (first.name, before.name, after.name) == ("step-00000005", "step-00000006", "step-00000007")
     old, new, raw = load_tensors(before, "model"), load_tensors(after, "model"), raw_weights(after)
     keep = min(0.5, (1 + 6) / (10 + 6))
     assert difference(new, {name: keep * old[name] + (1 - keep) * raw[name] for name in old}) < 1e-6

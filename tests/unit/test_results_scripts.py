@@ -147,8 +147,10 @@ def test_rows_of_other_trainings_stay(tmp_path):
         ("lc", "'lc' is not RECIPE:STEPS:METHODS"),
         ("lc:5x:lc", "'lc:5x:lc' is not RECIPE:STEPS:METHODS"),
         ("lc:5:lc lc:6:pop", "lc:6:pop"),
-        ("lc:5:lc pop:5:lc", "lc is asked for twice"),
+        ("ddot_u:5:ddot-u ddot_ut:5:ddot-u", "ddot-u is asked for twice"),
         ("lc:5:lcc", "no method 'lcc'"),
+        ("lc:5:ddot-u", "lc is not trained to fill as ddot-u does; it can fill as lc"),
+        ("ddot_ut:5:infill-told", "ddot_ut is not trained to fill as infill-told does"),
         ("lcc:5:lc", "smollm2_lcc"),
     ],
 )
@@ -160,6 +162,61 @@ def test_what_would_fail_after_hours_is_refused_at_once(arguments, named):
 def test_the_runs_of_a_comparison():
     asked = longer.asked(["ddot_ut:850:ddot-t,ddot-u", "lc:500:lc"])
     assert asked == {"ddot_ut": (850, ["ddot-t", "ddot-u"]), "lc": (500, ["lc"])}
+
+
+@pytest.mark.parametrize("lost", [None, "pop"])
+def test_methods_are_compared_at_like_checkpoints(tmp_path, monkeypatch, lost):
+    """With trained models and filled texts made up: who is asked to fill what, and which pairs of rows are compared."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVALUATE", "--datasets keyed")
+    for name in ("1bw-block", "keyed"):
+        Path(f"{name}.test.jsonl").write_text(
+            '{"id": "0", "words": ["a", "boat", "leaves", "at", "dawn"], "keep": [1]}\n'
+        )
+    steps = {"ddot_ut": [4, 8, 9], "lc": [2, 5], "pop": [3, 6]}
+    for recipe, counts in steps.items():
+        for count in counts:
+            (tmp_path / "runs" / "mine" / recipe / f"step-{count:08}").mkdir(parents=True)
+    monkeypatch.setattr(longer, "train", lambda folder, seconds, runs: list(runs))
+    asked = []
+
+    def evaluate(command, **_):
+        option = {
+            name: command[i + 1] for i, name in enumerate(command) if name.startswith("--")
+        }  # the last one counts
+        model, rows = Path(command[4]), Path(option["--output"])
+        asked.append((model.parent.name, int(model.name[5:]), option["--datasets"]))
+        if model.parent.name != lost:
+            task = {"dataset": "keyed", "split": "test", "task": "free", "steps": 16, "seed": 0, "items": 1}
+            for method in option["--methods"].split(","):
+                row = {"model": str(model), "method": method, **task}
+                text = row | {"id": "0", "text": "a boat leaves" if method == "lc" else "a boat leaves at dawn"}
+                for file, line in ((rows, row), (rows.with_name("mine.texts.jsonl"), text)):
+                    with file.open("a") as lines:
+                        lines.write(json.dumps(line) + "\n")
+        return subprocess.CompletedProcess(command, model.parent.name == lost)
+
+    monkeypatch.setattr(subprocess, "run", evaluate)
+    runs = longer.asked(["ddot_ut:4:ddot-t,ddot-u", "lc:3:lc", "pop:3:pop"])
+    assert longer.main(Path(), "mine", "9", runs) == (lost is None)
+    assert asked == [(recipe, count, "keyed") for recipe, counts in steps.items() for count in counts]
+    rows = [json.loads(line) for line in Path("rows/mine-rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 * 3 + 2 + 2 * (lost is None)
+    assert {row["gpu_share"] for row in rows} == {0.333333}
+    differences = [json.loads(line) for line in Path("rows/mine-differences.jsonl").read_text().splitlines()]
+    found = {
+        tuple(f"{row[side]} {int(row[model][-8:])}" for side, model in (("first", "model"), ("second", "other")))
+        for row in differences
+    }
+    wanted = {(f"ddot-t {n}", f"ddot-u {n}") for n in (4, 8, 9)}
+    wanted |= {(f"{name} {mine}", f"lc {its}") for name in ("ddot-t", "ddot-u") for mine, its in ((4, 2), (9, 5))}
+    if lost is None:
+        wanted |= {(f"{name} {mine}", f"pop {its}") for name in ("ddot-t", "ddot-u") for mine, its in ((4, 3), (9, 6))}
+        wanted |= {("lc 2", "pop 3"), ("lc 5", "pop 6")}
+    assert found == wanted
+    assert {row["metric"] for row in differences} == set(longer.COMPARED)
+    longest = [row for row in differences if row["metric"] == "success" and row["second"] == "lc"]
+    assert all(row["difference"] == 0 for row in longest)
 
 
 def test_a_comparison_without_test_sets_writes_nothing(tmp_path):
