@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ddot.evaluation.rows import Row
 
 _NAMES = "Comma-separated names."
-_CONTENDERS = "unfilled,planned"
+_CONTENDERS = "unfilled,infill"
 Bench = Annotated[Path, typer.Option(help="Folder with NAME.SPLIT.jsonl files.")]
 _ROWS = "Rows written by ddot evaluate, their texts beside them."
 LanguageModelFolder = Annotated[Path | None, typer.Option(help="For perplexity: a causal model made by ddot convert.")]

@@ -305,7 +305,9 @@ def score(
 
 @app.command()
 def info(
-    folder: Annotated[str | None, typer.Argument(metavar="MODEL", help="As --model.")] = None,
+    folder: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="The same as --model: a folder, or owner/name.")
+    ] = None,
     model: ModelName = None,
 ) -> None:
     """Describe a model: network, size, training.

@@ -15,7 +15,9 @@ def bench_coupling(
     as_json: AsJson = False,
     seconds: Annotated[float, typer.Option(min=0.01, help="Seconds to time each contender for.")] = 1.0,
 ) -> None:
-    """Time the linear-time coupling against the paper's dynamic program, SciPy, POT and a plain sort, on one core.
+    """Time the linear-time coupling against the paper's dynamic program, and SciPy and POT if installed, on one core.
+
+    The last row only sorts positions, which every coupling must do.
 
     Example: ddot bench coupling --json
     """
