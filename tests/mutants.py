@@ -283,6 +283,40 @@ TABLE: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [("deviation of a population of seeds", "statistics.stdev(values)", "statistics.pstdev(values)")],
     ),
     (
+        "integration/test_train.py",
+        "training/checkpoints.py",
+        [("a training that keeps two checkpoints", "nbytes, settings.keep)", "nbytes, 2)")],
+    ),
+    (
+        "unit/test_fills.py",
+        "methods/continuation.py",
+        [
+            (
+                "continuations that attend to padding",
+                "seen = torch.zeros_like(x, dtype=torch.bool)",
+                "seen = torch.ones_like(x, dtype=torch.bool)",
+            ),
+            ("continuations that begin at their first place", "first = widest + place - x.shape[1]", "first = place"),
+            ("continuations that may hold an edge", "logits[:, never] = -torch.inf", "logits[:, never] += 0"),
+        ],
+    ),
+    (
+        "unit/test_fills.py",
+        "evaluation/filling.py",
+        [("a language model that forgets its own fills", "(gaps[k], given[k : k + 1])", "(gaps[0], given[k : k + 1])")],
+    ),
+    (
+        "unit/test_fills.py unit/test_tables.py",
+        "evaluation/rows.py",
+        [
+            (
+                "nats of another model's row",
+                "return BASE if row.method == BASE else NATS, row.model,",
+                'return NATS, "",',
+            )
+        ],
+    ),
+    (
         "unit/test_positions.py unit/test_laws.py",
         "core/rng.py",
         [

@@ -1,5 +1,6 @@
 """Passages with marked blanks: templates, prompts, and metrics of what was filled in, worked out by hand."""
 
+import copy
 import json
 
 import numpy as np
@@ -105,6 +106,17 @@ def network():
     return Denoiser(config).eval()
 
 
+@pytest.fixture(scope="module")
+def attentive(network):
+    """A network in which all that is read matters, not mostly the last token."""
+    found = copy.deepcopy(network)
+    with torch.no_grad():
+        for name, weights in found.trunk.named_parameters():
+            if weights.ndim == 2 and "blocks" in name:
+                weights *= 12
+    return found
+
+
 def test_nats_are_those_of_the_likelihood_of_each_next_word(network, items):
     """Against one forward pass per token, laid out by hand."""
     prompted, v, L = items[1].prompted(TOKENIZER, True), network.vocabulary, 32
@@ -139,11 +151,11 @@ def test_causal_nats_see_the_text_before_the_blank_alone(network, items):
     assert found[0] == pytest.approx((whole - before).item(), rel=1e-4)
 
 
-def test_continuations_are_the_likeliest_next_tokens(network):
+def test_continuations_are_the_likeliest_next_tokens(attentive):
     """Against one whole forward pass per token, a text at a time: batches, padding and the cache change nothing."""
     texts = [TOKENIZER.encode(text) for text in ("Mary had", "They came. They", " for a man who left by train, they")]
-    lengths, edge, trunk = [5, 2, 9], TOKENIZER.edge, network.trunk
-    for before, length, found in zip(texts, lengths, continuations(network, texts, lengths, edge), strict=True):
+    lengths, edge, trunk = [5, 2, 9], TOKENIZER.edge, attentive.trunk
+    for before, length, found in zip(texts, lengths, continuations(attentive, texts, lengths, edge), strict=True):
         tokens = before.tolist()
         for _ in range(length):
             x, places = torch.tensor([tokens]), torch.arange(len(tokens), dtype=torch.float32)[None]
@@ -151,12 +163,13 @@ def test_continuations_are_the_likeliest_next_tokens(network):
             logits[0, [edge, *range(TOKENIZER.vocabulary.base, TOKENIZER.vocabulary.rows)]] = -torch.inf
             tokens.append(int(logits.argmax()))
         assert found.tolist() == tokens[len(before) :]
-    first = int(continuations(network, texts[:1], [1], edge)[0][0])
-    assert continuations(network, texts[:1], [1], never=first)[0][0] != first
+    first = int(continuations(attentive, texts[:1], [1], edge)[0][0])
+    assert continuations(attentive, texts[:1], [1], never=first)[0][0] != first
 
 
-def test_a_language_model_sees_the_text_before_each_gap_alone(network, items):
-    model = Loaded(Model(network, TOKENIZER), "tiny", batch=2)
+def test_a_language_model_sees_the_text_before_each_gap_alone(attentive, items):
+    """The text after a gap changes nothing; what it wrote itself does."""
+    model = Loaded(Model(attentive, TOKENIZER), "tiny", batch=2)
     others = [Passage("p", (*people.literals[:2], " but they said."), people.fills) for people in items[:1]]
     others.append(Passage("s", ("Mary had a party. ", " It rains."), (STORY["middle"],)))
     fills = []
@@ -165,6 +178,13 @@ def test_a_language_model_sees_the_text_before_each_gap_alone(network, items):
         fills.append([item.fills_in(text) for item, text in zip(texts, filled, strict=True)])
     assert fills[0] == fills[1]
     assert list(map(len, fills[0])) == [2, 1]
+    prompted = items[0].prompted(TOKENIZER, True)
+    given, lengths = prompted.prompt.example.tokens, prompted.gap_lengths.tolist()
+    one, two = np.flatnonzero(lengths)
+    (first,) = continuations(attentive, [given[: one + 1]], [lengths[one]], TOKENIZER.edge)
+    whole = np.concatenate([given[: one + 1], first, given[one + 1 : two + 1]])
+    (second,) = continuations(attentive, [whole], [lengths[two]], TOKENIZER.edge)
+    assert fills[0][0] == [TOKENIZER.decode(tokens).strip() for tokens in (first, second)]
 
 
 def test_nats_of_a_bench(network, items, tmp_path):
