@@ -1,6 +1,6 @@
 """The compared methods in small, trained for longer, on a language whose every answer is known.
 
-    python results/language.py train FOLDER [METHOD …] [--steps N] [--seed N]
+    python results/language.py train FOLDER [METHOD …] [--steps N] [--seed N] [--width N] [--blocks N] [--rate X]
     python results/language.py measure FOLDER
 
 The language is a weighted automaton of 137 words in which one word depends on others far from it: verbs
@@ -20,7 +20,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -333,24 +333,52 @@ PAIRS = {(first, second) for first in ("ddot-u", "ddot-t") for second in ("lc", 
 PAIRS |= {("ddot-t", "ddot-u"), ("ddot-r", "no-ot")}
 
 
-def network(vocabulary: Vocabulary) -> DenoiserConfig:
+@dataclass(frozen=True)
+class Trained:
+    """One training of a method: steps, seed, size of the network, and its learning rates as a multiple of the usual."""
+
+    name: str
+    steps: int = 3_500
+    seed: int = 0
+    width: int = 96
+    blocks: int = 3
+    rate: float = 1.0
+
+    @classmethod
+    def in_folder(cls, folder: str) -> "Trained":
+        name, steps, seed, width, blocks, rate = folder.split("-", 5)
+        return cls(name, int(steps), int(seed), int(width), int(blocks), float(rate))
+
+    @property
+    def folder(self) -> str:
+        return f"{self.name}-{self.steps}-{self.seed}-{self.width}-{self.blocks}-{self.rate:g}"
+
+    def about(self) -> dict[str, float]:
+        size = {"width": self.width, "blocks": self.blocks, "rate": self.rate}
+        return {"training_steps": self.steps, "seed": self.seed, **size}
+
+
+def network(vocabulary: Vocabulary, width: int, blocks: int) -> DenoiserConfig:
+    heads = width // 24
     trunk = LlamaConfig(
-        width=96, blocks=3, heads=4, key_heads=4, inner_width=256, vocabulary=vocabulary.rows, rotary_base=1000.0
-    )
+        width=width, blocks=blocks, heads=heads, key_heads=heads, inner_width=width * 8 // 3,
+        vocabulary=vocabulary.rows, rotary_base=1000.0,
+    )  # fmt: skip
     return replace(DenoiserConfig.extended(trunk, vocabulary), slots=L)
 
 
-def run(name: str, texts: Path, steps: int, seed: int) -> Run:
-    method, _ = METHODS[name]
+def run(trained: Trained, texts: Path) -> Run:
+    method, _ = METHODS[trained.name]
     mask = Mix((1.0, MASKS["block"]), (1.0, MASKS["keywords"]))
     return Run(
-        name=f"language_{name}",
-        network=network,
+        name=f"language_{trained.name}",
+        network=partial(network, width=trained.width, blocks=trained.blocks),
         data=Data(texts=(str(texts),), tokens=1024),  # every word is one token
         plans=(Plan(method, mask, lengths=(L,), full_noise=0.1),),
         training=Training(
-            steps=steps, slots=192 * L, rate=3e-3, matrix_rate=5e-3, betas=(0.9, 0.98), warmup=50, decay=0.6,
-            average=0.995, position_factor=0.05, position_warmup=100, log_every=50, save_every=500, seed=seed,
+            steps=trained.steps, slots=192 * L, rate=3e-3 * trained.rate, matrix_rate=5e-3 * trained.rate,
+            betas=(0.9, 0.98), warmup=50, decay=0.6, average=0.995, position_factor=0.05, position_warmup=100,
+            log_every=50, save_every=500, seed=trained.seed,
         ),
     )  # fmt: skip
 
@@ -369,11 +397,11 @@ def write(folder: Path, language: Language) -> None:
     write_whole(folder / "texts.txt", texts.encode())  # last: what is there is complete
 
 
-def train_all(folder: Path, names: Sequence[str], steps: int, seed: int) -> None:
+def train_all(folder: Path, trainings: Sequence[Trained]) -> None:
     if not (folder / "texts.txt").is_file():
         write(folder, Language())
-    for name in names:
-        train(run(name, folder / "texts.txt", steps, seed), folder / f"{name}-{steps}-{seed}", resume=True)
+    for each in trainings:
+        train(run(each, folder / "texts.txt"), folder / each.folder, resume=True)
 
 
 def measured(language: Language, items: Sequence[Item], texts: Sequence[str]) -> dict[str, Sums]:
@@ -391,13 +419,13 @@ def contains(words: Sequence[str], given: Sequence[str]) -> bool:
     return all(word in rest for word in given)
 
 
-def complete(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """(method, steps, seed) of the models that have been trained to their last step."""
+def complete(folder: Path) -> Iterator[Trained]:
+    """The trainings that have reached their last step."""
     for name in METHODS:
-        for place in sorted(folder.glob(f"{name}-*-*/latest/meta.json")):
-            steps, seed = map(int, place.parents[1].name.split("-")[1:])
-            if json.loads(place.read_text())["step"] == steps:
-                yield name, steps, seed
+        for place in sorted(folder.glob(f"{name}-*-*-*-*-*/latest/meta.json")):
+            trained = Trained.in_folder(place.parents[1].name)
+            if json.loads(place.read_text())["step"] == trained.steps:
+                yield trained
 
 
 def filled(trained: Path, method: str, kind: str, items: Sequence[Item], K: int) -> list[str]:
@@ -414,7 +442,7 @@ def filled(trained: Path, method: str, kind: str, items: Sequence[Item], K: int)
 def measure_all(folder: Path, output: Path, K: int = 16) -> None:
     """Fill the items with every trained model; write the rows, and the differences between methods trained alike."""
     language, sets = Language(), {kind: read_set(folder, kind, "test") for kind in MASKS}
-    rows, scores = list[dict[str, Any]](), dict[tuple[str, str, int, int], dict[str, Sums]]()
+    rows, scores = list[dict[str, Any]](), dict[tuple[str, str, Trained], dict[str, Sums]]()
 
     def add(about: dict[str, Any], metrics: dict[str, Sums]) -> None:
         row = about | {name: round(metric.value, 4) for name, metric in metrics.items()}
@@ -427,19 +455,20 @@ def measure_all(folder: Path, output: Path, K: int = 16) -> None:
         exact = [" ".join(fill(item.given, rng)) for item in items]
         for method, texts in (("exact", exact), ("unfilled", [item.unfilled for item in items])):
             add({"method": method, "dataset": kind, "items": len(items)}, measured(language, items, texts))
-    for name, steps, seed in complete(folder):
-        trained = folder / f"{name}-{steps}-{seed}"
-        meta = json.loads((trained / "latest" / "meta.json").read_text())
-        for (kind, items), method in product(sets.items(), METHODS[name][1]):
-            texts = filled(trained, method, kind, items, K)
-            about = {"method": method, "dataset": kind, "training_steps": steps, "seed": seed}
+    for trained in complete(folder):
+        model = folder / trained.folder
+        meta = json.loads((model / "latest" / "meta.json").read_text())
+        for (kind, items), method in product(sets.items(), METHODS[trained.name][1]):
+            texts = filled(model, method, kind, items, K)
+            about = {"method": method, "dataset": kind, **trained.about()}
             about |= {"training_seconds": round(meta["seconds"]), "steps": K, "items": len(items)}
-            scores[method, kind, steps, seed] = measured(language, items, texts)
-            add(about, scores[method, kind, steps, seed])
+            scores[method, kind, trained] = measured(language, items, texts)
+            add(about, scores[method, kind, trained])
     for first, second in permutations(scores, 2):
-        if first[1:] == second[1:] and (first[0], second[0]) in PAIRS:
-            row: dict[str, Any] = {"first": first[0], "second": second[0], "dataset": first[1]}
-            row |= {"training_steps": first[2], "seed": first[3]}
+        alike = first[1] == second[1] and replace(first[2], name="", rate=1) == replace(second[2], name="", rate=1)
+        if alike and (first[0], second[0]) in PAIRS:
+            row = {"first": first[0], "second": second[0], "dataset": first[1], **first[2].about()}
+            row["second_rate"] = second[2].rate
             for metric in ("bleu4", "success", "gaps_found", "right"):
                 found = difference(scores[first][metric], scores[second][metric])
                 rows.append(row | {"metric": metric} | {n: round(value, 4) for n, value in vars(found).items()})
@@ -447,16 +476,25 @@ def measure_all(folder: Path, output: Path, K: int = 16) -> None:
 
 
 def join(output: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Put rows into a file, in place of older ones of the same; rows of trainings that are gone stay."""
+    """Put rows into a file, in place of older ones of the same; rows of trainings that are gone stay.
+
+    The unfilled prompt's rows tell whether older rows are of the same items.
+    """
 
     def about(row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(map(row.get, ("method", "first", "second", "dataset", "training_steps", "seed", "metric")))
+        names = ("method", "first", "second", "dataset", *Trained("").about(), "second_rate", "metric")
+        return tuple(map(row.get, names))
 
     older = read_rows(output) if output.is_file() else []
     for fact in ("items", "steps"):
         known, new = ({row[fact] for row in some if row.get("method") and fact in row} for some in (older, rows))
         if known and new and known != new:
             raise ValueError(f"{output} has rows of {known} {fact}, these have {new}; choose another --output")
+    prompts = [{row["dataset"]: row for row in some if row.get("method") == "unfilled"} for some in (older, rows)]
+    if any(row != prompts[1].get(kind, row) for kind, row in prompts[0].items()):
+        raise ValueError(
+            f"{output} has rows of other items, since the unfilled prompt differs; choose another --output"
+        )
     every = {about(row): row for row in (*older, *rows)}
     write_whole(output, "".join(f"{json.dumps(row)}\n" for row in every.values()).encode())
 
@@ -469,6 +507,9 @@ if __name__ == "__main__":
     training.add_argument("methods", nargs="*", metavar="METHOD", help=f"of {', '.join(METHODS)}; all by default")
     training.add_argument("--steps", type=int, default=3_500)
     training.add_argument("--seed", type=int, default=0)
+    training.add_argument("--width", type=int, default=96, help="of the network, a multiple of 24")
+    training.add_argument("--blocks", type=int, default=3, help="of the network")
+    training.add_argument("--rate", type=float, default=1.0, help="learning rates, as a multiple of the usual ones")
     measuring = commands.add_parser("measure")
     measuring.add_argument("folder", type=Path)
     measuring.add_argument("--output", type=Path, default=Path("results/language.jsonl"))
@@ -480,7 +521,13 @@ if __name__ == "__main__":
         parser.error(f"there is no folder {asked.output.parent}; --output must be a file in an existing folder")
     elif asked.command == "measure":
         measure_all(asked.folder, asked.output)
+    elif asked.width < 24 or asked.width % 24:
+        parser.error(f"--width is {asked.width}; it must be a multiple of 24, such as 96 or 192")
+    elif asked.blocks < 1 or asked.rate <= 0:
+        parser.error(f"--blocks is {asked.blocks} and --rate is {asked.rate}; both must be more than 0")
     elif unknown := [name for name in asked.methods if name not in METHODS]:
         parser.error(f"there is no method {unknown[0]}; the methods are {', '.join(METHODS)}")
     else:
-        train_all(asked.folder, asked.methods or list(METHODS), asked.steps, asked.seed)
+        names = asked.methods or list(METHODS)
+        how = (asked.steps, asked.seed, asked.width, asked.blocks, asked.rate)
+        train_all(asked.folder, [Trained(name, *how) for name in names])

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from intervals import interval_of_means
 
 from ddot.evaluation.contenders import CONTENDERS
 from ddot.evaluation.filling import Written
-from ddot.evaluation.rows import HEADS
+from ddot.evaluation.rows import BASE, HEADS
 from ddot.evaluation.tables import NAMES, insert, marked, read_rows, render
 from ddot.evaluation.tables.comparisons import BLOCKS
 from ddot.evaluation.tables.lines import SETS, Measure, number_format, signed
@@ -51,7 +51,8 @@ def four_speeds() -> str:
         [
             f"- **{alone['ms'] / 1000:.2f} s** for a 20-word sentence on one CPU core (int8), "
             f"{alone['times_plain']:.1f} times as fast as plain float32 with 64 slots.",
-            f"- **{served['per_second']:.0f} requests per second** for {served['clients']} clients on one H200.",
+            f"- **{served['per_second']:.0f} requests per second** for {served['clients']} clients on one H200, with "
+            f"{served['processes']} processes.",
             f"- **{round(trained['slots_per_second'], -3):,.0f} slots per second** in training SmolLM2-135M on one "
             f"H200, {trained['of_matrix_peak']:.0%} of the measured bf16 matrix peak, couplings included.",
             f"- **{coupled['million_slots_per_second']:.0f} million slots per second** coupled on one core at L = 64, "
@@ -70,41 +71,42 @@ def answers() -> str:
         return "/".join(f"{float(scores[metric]):.1f}" for metric in ("rouge1", "rouge2", "rougeL"))
 
     def over(first: str, second: str, kind: str = "block") -> str:
-        return with_interval(between_trainings(first, second, STEPS, kind, "bleu4"))
+        return with_interval(between_trainings(first, second, kind, "bleu4"))
 
     moved, counted = ([snapshots(name, d, longer)[MEETING] for d in BLOCKS] for name in ("ddot-t", "flexible"))
     of_stories = sorted((row for row in embedded if row["dataset"] == "rocstories"), key=lambda row: row["items"])
     stories, told = ({row["method"]: row for row in of_stories}[name] for name in ("infill", "infill-told"))
     small, medium = (rouge(paper_lines("outside")[f"DiffuGPT {size}"]["rocstories"]) for size in ("small", "medium"))
+    before = {row["dataset"]: row for row in rows if row["method"] == BASE and row["split"] == "test"}
     people = {row["method"]: row["nats"] for row in every if row.get("dataset") == "people" and "nats" in row}
     read = [row for row in blind if row["reading"].startswith("product")]
     natural, bad = (sum(row[kind] for row in read) / sum(row["texts"] for row in read) for kind in ("natural", "bad"))
-    pop = [between(after_300("ddot-u", dataset), after_300("pop", dataset), "bleu4") for dataset in BLOCKS]
 
     trained = [pairs for *_, pairs in starts()]
     t, u = ([[between(*pair, "bleu4")["low"] > 0 for pair in pairs[name]] for pairs in trained] for name in MOVING)
-    fewer = sum(all(ours["gaps_found"] < its["gaps_found"] for ours, its in pairs["ddot-u"]) for pairs in trained)
+    sparse = [after_300("ddot-u", dataset) for dataset in ("1bw-random", "yelp-random")]
     every_pair = [pair for pairs in trained for name in MOVING for pair in pairs[name]]
     ours, its = (sorted(row["success"] for row in side) for side in zip(*every_pair, strict=True))
     texts = (
         f"""**Which method should I use?** To fill blanks, `ddot infill`: it needs no length and keeps your text by
         construction. To study models that must also find *where* words are missing
-        ([trained alike](#five-methods-from-one-start)): DDOT-T finds the most gaps ({both(moved, "gaps_found")}% on
-        news and reviews; learned counts {both(counted, "gaps_found")}%), learned counts write into the fewest wrong
-        ones ({both(counted, "gaps_extra")}% of the texts; DDOT-T {both(moved, "gaps_extra")}%). BLEU-4: DDOT-T
-        {both(moved, "bleu4", 1)}, learned counts {both(counted, "bleu4", 1)}.""",
+        ([trained alike](#five-methods-from-one-start)): DDOT-T to find the most gaps ({both(moved, "gaps_found")}% on
+        news and reviews; insertion with learned counts {both(counted, "gaps_found")}%), learned counts to write least
+        often where nothing is missing ({both(counted, "gaps_extra")}% of the texts; DDOT-T
+        {both(moved, "gaps_extra")}%). In BLEU-4 they are about level ({both(moved, "bleu4", 1)};
+        {both(counted, "bleu4", 1)}).""",
         f"""**How good is the product?** On {stories["items"]:,} stories with one sentence removed from each,
-        ROUGE-1/2/L is {rouge(stories)} without being told the length and {rouge(told)} told;
-        [published models](#stories-beside-published-models), told: DiffuGPT small {small}, medium {medium}. Everyday
-        texts (a set it was tuned on): it assigns the missing words {people["nats"]:.2f} nats per token (lower is
-        better), its base, which sees only the text before the blank, {people["base"]:.2f}; blind readers (language
-        models) call {natural:.0%} of its answers natural and {bad:.0%} bad.""",
-        f"""**Does the paper's claim hold here?** In part; but models on news and reviews were trained for minutes on
-        one GPU, not days. *DDOT beats LC in BLEU-4*: with a block missing, DDOT-T does in {sum(map(all, t))} of
-        {len(trained)} trainings, DDOT-U in {sum(map(any, u))} (on news); with keywords alone LC leads, as in the paper.
-        *DDOT-U and DDOT-T keep the given words*: in {ours[0]:.0f} to {ours[-1]:.0f}% of the texts with a block missing,
-        LC in {its[0]:.0f} to {its[-1]:.0f}%; but DDOT-U finds fewer gaps than LC in {fewer} of {len(trained)}. *DDOT-U
-        beats PoP*: by {both(pop, "difference", 1)} BLEU-4 on blocks, while PoP still writes next to nothing. On
+        ROUGE-1/2/L is {rouge(stories)} without being told the length and {rouge(told)} told; told as well, its base
+        language model, which sees only the text before the gap, has {rouge(before["rocstories"])}, and
+        [published models](#stories-beside-published-models): DiffuGPT small {small}, medium {medium}. Everyday texts
+        (a set it was tuned on): it assigns the missing words {people["nats"]:.2f} nats per token (lower is better), its
+        base {people["base"]:.2f}; language models as blind judges call {natural:.0%} of its answers natural and
+        {bad:.0%} bad.""",
+        f"""**Does the paper's claim hold here?** In part, after minutes of one GPU instead of days. *A block missing*:
+        in BLEU-4 DDOT-T, our start, beats LC in {sum(map(all, t))} of {len(trained)} trainings, the paper's DDOT-U in
+        {sum(map(all, u))}; both keep the given words in {ours[0]:.0f} to {ours[-1]:.0f}% of the texts, LC in
+        {its[0]:.0f} to {its[-1]:.0f}%. *Keywords alone*: LC leads in BLEU-4, as in the paper, but our DDOT-U hardly
+        writes ({both(sparse, "bleu4", 1)} BLEU-4), which tests nothing. *PoP* was trained too briefly to judge. On
         [an artificial language](#a-language-whose-answers-are-known) that small networks can learn: DDOT-U − LC
         {over("ddot-u", "lc")} BLEU-4 on blocks and {over("ddot-u", "lc", "keywords")} with keywords, DDOT-U − PoP
         {over("ddot-u", "pop")}. Learned counts, which the paper did not have, are ahead of DDOT-U and about level with
@@ -125,9 +127,8 @@ def after_300(method: str, dataset: str) -> dict[str, Any]:
 def starts() -> list[tuple[str, str, dict[str, Pairs]]]:
     """(start, section that tells of it, {DDOT-T and DDOT-U: rows, each with LC's after as many minutes})."""
 
-    def ends(rows: list[dict[str, Any]], t: int = -1) -> dict[str, Pairs]:
-        last = zip(MOVING, (t, -1), strict=True)
-        return {m: [(snapshots(m, d, rows)[n], snapshots("lc", d, rows)[n]) for d in BLOCKS] for m, n in last}
+    def ends(rows: list[dict[str, Any]], n: int = -1) -> dict[str, Pairs]:
+        return {m: [(snapshots(m, d, rows)[n], snapshots("lc", d, rows)[n]) for d in BLOCKS] for m in MOVING}
 
     first = {m: [(after_300(m, dataset), after_300("lc", dataset)) for dataset in BLOCKS] for m in MOVING}
     return [
@@ -139,19 +140,25 @@ def starts() -> list[tuple[str, str, dict[str, Pairs]]]:
 
 
 def claims() -> Iterator[str]:
-    """The differences that decide the paper's claim, a line for each training."""
+    """The differences that decide the paper's claim: a line for each training, and for drawn pads where measured."""
+
+    def line(name: str, methods: dict[str, Pairs], how: str = "") -> str:
+        pairs = [pair for m in MOVING for pair in methods.get(m, [None, None])]
+        found = [EMPTY if pair is None else with_interval(between(*pair, "bleu4", how)) for pair in pairs]
+        row, _ = next(filter(None, pairs))
+        return f"| {name} | {row['items']:,} | {minutes(row):.1f} | {' | '.join(found)} |"
+
     yield "| BLEU-4 on blocks [95%] | items | GPU minutes | DDOT-T − LC: news | reviews | DDOT-U − LC: news | reviews |"
     yield "|---|---|---|---|---|---|---|"
     for name, section, methods in starts():
-        t, u = (f"{minutes(pairs[0][0]):.1f}" for pairs in methods.values())
-        cells = [f"{methods['ddot-t'][0][0]['items']:,}", t if t == u else f"T {t}, U {u}"]
-        cells += [with_interval(between(*pair, "bleu4")) for pairs in methods.values() for pair in pairs]
-        yield f"| [{name}](#{section}) | {' | '.join(cells)} |"
+        yield line(f"[{name}](#{section})", methods)
+        if any(row["first"] == "ddot-t-drawn" and row["model"] == methods["ddot-t"][0][0]["model"] for row in compared):
+            yield line("the same, [pads drawn](#variants)", methods, "-drawn")
+        if methods["ddot-t"][0][0] in longer:
+            last = [tuple(snapshots(m, d, longer)[-1] for m in ("ddot-u", "lc")) for d in BLOCKS]
+            yield line("the same, longer", {"ddot-u": last})
     yield ""
-    yield (
-        "All with the likeliest pads. With [pads drawn](#variants) DDOT-T is not ahead of LC on news from the first "
-        "two starts, and DDOT-U is ahead on reviews from the second."
-    )
+    yield "With the likeliest pads unless stated: which slots hold a word is chosen, not drawn."
 
 
 def readings() -> str:
@@ -171,7 +178,8 @@ def readings() -> str:
     alone = ", ".join(told(row) for row in blind if row["reading"].startswith("product"))
     notes = (
         f"Natural / odd / bad, of the first {of_methods[0]['texts']} texts of people.dev, fills mixed.",
-        "Three readers each time, other ones the second time; they are language models.",
+        "Three readers each time, never the same; they are language models.",
+        "The base language model was told the number of tokens, so some of its fills are cut short.",
         f"Four more readings of all 120 texts, filled by the product alone: {alone}.",
     )
     heads = (Column(""), *(Column(f"{column.removeprefix('methods, ')} reading") for column in columns))
@@ -189,9 +197,10 @@ def snapshots(method: str, dataset: str, rows: list[dict[str, Any]]) -> list[dic
     return sorted(found, key=minutes)
 
 
-def between(first: dict[str, Any], second: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The line of `ddot compare` for two rows."""
-    asked = {"first": first["method"], "second": second["method"], "model": first["model"], "other": second["model"]}
+def between(first: dict[str, Any], second: dict[str, Any], metric: str, how: str = "") -> dict[str, Any]:
+    """The line of `ddot compare` for two rows, or for the same models with the variant `how`."""
+    asked = {"first": first["method"] + how, "second": second["method"] + how}
+    asked |= {"model": first["model"], "other": second["model"]}
     asked |= {"dataset": first["dataset"], "metric": metric}
     return next(row for row in compared if asked.items() <= row.items())
 
@@ -249,25 +258,47 @@ def differences(names: Sequence[str], snapshot: int, rows: list[dict[str, Any]])
     return render(lines, "differences")
 
 
-def trainings(method: str, steps: int, kind: str) -> list[dict[str, Any]]:
+class Training(NamedTuple):
+    """How models on the language were trained."""
+
+    training_steps: int
+    width: int = 96
+    blocks: int = 3
+    rate: float = 1.0  # as a multiple of the usual one
+
+    def remark(self) -> str:
+        parts = [
+            f"{self.training_steps:,} steps",
+            f"{self.width} wide",
+            f"{self.blocks} blocks",
+            f"rate × {self.rate:g}",
+        ]
+        return "".join(f", {part}" for part, mine, its in zip(parts, self, USUAL, strict=True) if mine != its)
+
+
+UNTRAINED, USUAL = Training(0), Training(3_500)
+TRAINING = Training._fields
+
+
+def trainings(method: str, training: Training, kind: str) -> list[dict[str, Any]]:
     """The rows of a method on the language, one per training; a single one if it is not trained."""
-    asked = {"method": method, "dataset": kind} | ({"training_steps": steps} if steps else {})
+    asked = {"method": method, "dataset": kind} | ({} if training == UNTRAINED else training._asdict())
     return [row for row in toys if asked.items() <= row.items()]
 
 
-def language(name: str, title: str, lines: Sequence[tuple[str, int]]) -> str:
-    """Rows of results/language.py, (method, training steps) a line, blocks and keywords side by side."""
+def language(name: str, title: str, lines: Sequence[tuple[str, Training]]) -> str:
+    """Rows of results/language.py, a line for each method and training, blocks and keywords side by side."""
     metrics = ("bleu4", "success", "gaps_found", "length_error", "right")
     columns = [Column(""), Column("minutes"), *(Column(HEADS.get(m, m), k) for k in KINDS.values() for m in metrics)]
     names = {"exact": "draw from the exact posterior", "unfilled": "prompt, unfilled"}
     found = {line: [trainings(*line, kind) for kind in KINDS] for line in lines}
-    usual = Counter(len(rows[0]) for (_, steps), rows in found.items() if steps).most_common(1)[0][0]
+    usual = Counter(len(rows[0]) for (_, training), rows in found.items() if training != UNTRAINED).most_common(1)[0][0]
     body, widest = [], dict.fromkeys(("bleu4", "success", "gaps_found", "right"), 0.0)
-    for (method, steps), rows in found.items():
-        label = names.get(method) or CONTENDERS[method].label
-        label += f", {steps:,} steps" * (steps not in (0, STEPS))
-        label += f" ({plural(len(rows[0]), 'training')})" * (steps > 0 and len(rows[0]) != usual)
-        taken = f"{fmean(row['training_seconds'] for row in rows[0]) / 60:.0f}" if steps else EMPTY
+    for (method, training), rows in found.items():
+        label, taken = names.get(method) or CONTENDERS[method].label, EMPTY
+        if training != UNTRAINED:
+            label += training.remark() + f" ({plural(len(rows[0]), 'training')})" * (len(rows[0]) != usual)
+            taken = f"{fmean(row['training_seconds'] for row in rows[0]) / 60:.0f}"
         cells = [Measure.of([row[m] for row in some]).text(m) for some in rows for m in metrics]
         body.append((label, taken, *cells))
         for row, metric in product(chain(*rows), widest):
@@ -275,7 +306,8 @@ def language(name: str, title: str, lines: Sequence[tuple[str, int]]) -> str:
             widest[metric] = max(widest[metric], high - row[metric], row[metric] - low)
     ends = ", ".join(f"{HEADS.get(metric, metric)} ± {half:.1f}" for metric, half in widest.items())
     notes = (
-        f"{toys[0]['items']} items each, 16 steps; {plural(usual, 'training')} of {STEPS:,} steps each unless stated.",
+        f"{toys[0]['items']} items each, 16 steps; {plural(usual, 'training')} of {USUAL.training_steps:,} steps each "
+        "unless stated.",
         "±: standard deviation over trainings. Minutes: of one training, on one busy core.",
         "right: % that are sentences with the given words in order.",
         f"95% intervals of one training (bootstrap over items) are at most {ends}.",
@@ -288,10 +320,26 @@ def plural(number: int, noun: str) -> str:
     return f"{words[number] if number < len(words) else number} {noun}{'s' * (number != 1)}"
 
 
-def between_trainings(first: str, second: str, steps: int, kind: str, metric: str) -> dict[str, float]:
+def at_best(method: str) -> Training:
+    """The usual training of a method, with the learning rate that has most right texts."""
+    rates = {
+        row["rate"]
+        for row in toys
+        if row.get("method") == method and Training(*map(row.get, TRAINING)) == USUAL._replace(rate=row["rate"])
+    }
+
+    def right(rate: float) -> float:
+        return fmean(row["right"] for kind in KINDS for row in trainings(method, USUAL._replace(rate=rate), kind))
+
+    return USUAL._replace(rate=max(rates, key=right))
+
+
+def between_trainings(first: str, second: str, kind: str, metric: str) -> dict[str, float]:
     """The difference of two methods on the language: of means over trainings, if both have several."""
-    sides = [[row[metric] for row in trainings(name, steps, kind)] for name in (first, second)]
-    asked = {"first": first, "second": second, "training_steps": steps, "dataset": kind, "metric": metric}
+    ours, its = at_best(first), at_best(second)
+    sides = [[row[metric] for row in trainings(*side, kind)] for side in ((first, ours), (second, its))]
+    asked = {"first": first, "second": second, **ours._asdict(), "second_rate": its.rate, "dataset": kind}
+    asked["metric"] = metric
     pairs = [row for row in toys if asked.items() <= row.items()]  # trained with the same seed
     if min(map(len, sides)) == 1:
         return pairs[0]
@@ -304,21 +352,23 @@ def language_differences() -> str:
     """Differences between methods trained alike on the language."""
     metrics = ("bleu4", "success", "gaps_found", "right")
     order = [method for method, _ in LANGUAGE]
-    pairs = {(row["training_steps"], row["second"], row["first"]) for row in toys if "first" in row}
+    pairs = {(row["second"], row["first"]) for row in toys if "first" in row}
     columns = [Column(""), *(Column(HEADS.get(m, m), group) for group in KINDS.values() for m in metrics)]
     body = []
-    for steps, second, first in sorted(pairs, key=lambda pair: (pair[0], *map(order.index, pair[1:]))):
+    for second, first in sorted(pairs, key=lambda pair: [*map(order.index, pair)]):
         cells = []
         for kind, metric in product(KINDS, metrics):
-            found = between_trainings(first, second, steps, kind, metric)
+            found = between_trainings(first, second, kind, metric)
             value, space, brackets = with_interval(found).partition(" ")
             clear = round(found["low"], 1) > 0 or round(found["high"], 1) < 0
             cells.append((bold(value) if clear else value) + space + brackets)
+        several = min(len(trainings(method, at_best(method), "block")) for method in (first, second))
         name = f"{CONTENDERS[first].label} − {CONTENDERS[second].label}"
-        body.append((name + f", {steps:,} steps (one training)" * (steps != STEPS), *cells))
+        body.append((name + f" ({plural(several, 'training')})" * (several == 1), *cells))
     notes = (
-        "Differences of means over trainings. In brackets: 95% intervals that count items (paired bootstrap) and "
-        "trainings (Welch); of one training, items alone.",
+        "Each method at its better learning rate. Differences of means over trainings. In brackets: 95% intervals "
+        "that count items (paired bootstrap) and trainings (Welch), rather too wide, since chance in sampling counts "
+        "in both; of one training, items alone.",
         "Bold: the interval excludes 0.",
     )
     return markdown(Table("language-differences", "Differences on the same items", columns, body, notes))
@@ -332,15 +382,21 @@ FIVE, MEETING = ("lc", "ddot-u", "ddot-t", "flexible", "expand"), 2
 longer = [row for row in read_rows(RESULTS / "longer-rows.jsonl") if row["method"] in FIVE]
 compared = read_rows(*(RESULTS / f"{name}-differences.jsonl" for name in ("longer", "from-base", "second")))
 compared += [row for row in every if "first" in row]
-# On the language of results/language.py: (method, training steps), 0 for what is not trained.
-toys, STEPS = read_rows(RESULTS / "language.jsonl"), 3_500
+# On the language of results/language.py.
+toys = read_rows(RESULTS / "language.jsonl")
 KINDS = {"block": "blocks", "keywords": "keywords"}
-LANGUAGE = [("exact", 0), ("unfilled", 0)]
+LANGUAGE = [("exact", UNTRAINED), ("unfilled", UNTRAINED)]
 LANGUAGE += [
-    (name, STEPS) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "flexible", "autoregressive")
+    (name, at_best(name)) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "flexible", "autoregressive")
 ]
-VARIANTS = [(f"{name}-drawn", STEPS) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t")]
-VARIANTS += [("ddot-r-leap", STEPS), ("ddot-u-leap", STEPS), ("lc", 2 * STEPS), ("ddot-u", 2 * STEPS)]
+VARIANTS = [(f"{name}-drawn", USUAL) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t")]
+VARIANTS += [("ddot-r-leap", USUAL), ("ddot-u-leap", USUAL)]
+# LC and DDOT trained in other ways, to see what their difference depends on.
+MORE = [
+    (name, training)
+    for name in ("lc", "ddot-u", "ddot-t")
+    for training in sorted({Training(*map(row.get, TRAINING)) for row in toys if row.get("method") == name})
+]
 unstarted = read_rows(RESULTS / "from-base-rows.jsonl")  # trained from the language model itself
 again = read_rows(RESULTS / "second-rows.jsonl")  # with another seed
 blind = read_rows(RESULTS / "readings.jsonl")
@@ -373,6 +429,7 @@ insert(
     | {
         "language": language("language", "A language whose answers are known (free task)", LANGUAGE),
         "language-variants": language("language-variants", "Variants on the language", VARIANTS),
+        "language-more": language("language-more", "More steps, and networks twice as wide", MORE),
         "language-differences": language_differences(),
     },
 )

@@ -26,11 +26,13 @@ INTERVAL = re.compile(r"([+−]?\d+\.\d+)\W* \\?\[([+−]?\d+\.\d+), ([+−]?\d+
 
 
 def intervals(text):
-    """(value, ends) of every `value [low, high]`, without signs: "behind by 0.9 [0.3, 1.4]" is −0.9 [−1.4, −0.3]."""
-    return {
-        (abs(value), *sorted(map(abs, ends)))
-        for value, *ends in ([float(x.replace("−", "-")) for x in match] for match in INTERVAL.findall(text))
-    }
+    """Every `value [low, high]` as it stands, but with + where there is no sign in any of the three."""
+    return {tuple(float(x.replace("−", "-")) for x in match) for match in INTERVAL.findall(text)}
+
+
+def either_way(intervals):
+    """These, and without signs as well: "behind by 0.9 [0.3, 1.4]" is −0.9 [−1.4, −0.3]."""
+    return intervals | {(abs(value), *sorted(map(abs, ends))) for value, *ends in intervals}
 
 
 def measured():
@@ -41,17 +43,22 @@ def measured():
             ends = {"": [row["difference"], row["low"], row["high"]]} if "low" in row else {}
             ends |= {name: [row[name], *each] for name, each in (row.get("intervals") or {}).items() if each}
             for value, *pair in ends.values():
-                found.add((round(abs(value), 1), *sorted(round(abs(end), 1) for end in pair)))
+                found.add(tuple(round(number, 1) for number in (value, *pair)))
     blocks = re.findall(r"<!-- ([\w-]+) -->(.*?)<!-- /\1 -->", (ROOT / "docs" / "results.md").read_text(), re.DOTALL)
-    return found.union(*(intervals(block) for _, block in blocks))
+    return either_way(found.union(*(intervals(block) for _, block in blocks)))
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/paper.md", "docs/model.md"])
-def test_intervals_in_sentences_are_those_of_rows(name):
-    assert intervals((ROOT / name).read_text()) - measured() == set()
+@pytest.mark.parametrize(
+    ("name", "least"), [("docs/results.md", 100), ("docs/paper.md", 1), ("README.md", 0), ("docs/model.md", 0)]
+)
+def test_intervals_in_sentences_are_those_of_rows(name, least):
+    found = intervals((ROOT / name).read_text())
+    assert len(found) >= least
+    assert found - measured() == set()
 
 
 def test_an_interval_that_was_not_measured_is_noticed():
-    assert intervals("ahead by 1.3 \\[0.4, 2.9\\] and **−5.5** [−7.9, −3.3]") == {(1.3, 0.4, 2.9), (5.5, 3.3, 7.9)}
-    assert (1.3, 0.4, 2.9) in measured()
-    assert (1.3, 0.4, 2.8) not in measured()
+    assert intervals("ahead by 1.3 \\[0.4, 2.9\\] and **−5.5** [−7.9, −3.3]") == {(1.3, 0.4, 2.9), (-5.5, -7.9, -3.3)}
+    known = measured()
+    assert {(1.3, 0.4, 2.9), (-1.3, -2.9, -0.4), (-5.5, -7.9, -3.3), (5.5, 3.3, 7.9)} <= known
+    assert not {(1.3, 0.4, 2.8), (5.5, -3.3, -7.9), (1.9, -2.5, -1.4), (-1.9, -2.5, -1.4)} & known

@@ -122,15 +122,37 @@ def test_items_widen_an_interval_over_trainings():
     assert np.isclose(widths[-1], 2 * 1.96 * 101.333**0.5, rtol=1e-2)  # few trainings matter little among noisy items
 
 
+def test_a_training_is_found_by_its_folder():
+    every = [
+        language.Trained(name, steps, seed, width, blocks, rate)
+        for name in language.METHODS for steps in (9, 3_500) for seed in (0, 2) for width in (96, 192)
+        for blocks in (3, 6) for rate in (1.0, 0.3, 1e-5)
+    ]  # fmt: skip
+    assert len({trained.folder for trained in every}) == len(every)
+    assert [language.Trained.in_folder(trained.folder) for trained in every] == every
+
+
+@pytest.mark.parametrize("wrong", ["--width 100", "--width 0", "--blocks 0", "--rate 0", "nobody"])
+def test_a_training_on_the_language_that_cannot_be_is_refused_at_once(tmp_path, wrong):
+    command = [sys.executable, RESULTS / "language.py", "train", tmp_path / "made", *wrong.split()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert wrong.split()[-1] in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
 def test_rows_of_other_trainings_stay(tmp_path):
     file = tmp_path / "rows.jsonl"
     rows = [
-        {"method": name, "dataset": "block", "training_steps": 9, "seed": seed, "items": 5, "steps": 2, "bleu4": seed}
-        for seed in (0, 1) for name in ("lc", "ddot-u")
+        {"method": name, "dataset": "block", **about, "items": 5, "steps": 2, "bleu4": i}
+        for i, about in enumerate(language.Trained("", 9, seed, wide).about() for seed in (0, 1) for wide in (96, 192))
+        for name in ("lc", "ddot-u")
     ]  # fmt: skip
+    rows.append({"method": "unfilled", "dataset": "block", "items": 5, "bleu4": 3})
     rows.append({"first": "ddot-u", "second": "lc", "dataset": "block", "seed": 0, "metric": "bleu4", "difference": 1})
     language.join(file, rows)
     written = file.read_bytes()
+    assert len(written.splitlines()) == 10
     language.join(file, rows[1:3])
     assert file.read_bytes() == written
     language.join(file, [rows[0] | {"bleu4": 7}, rows[0] | {"seed": 2}])
@@ -139,6 +161,8 @@ def test_rows_of_other_trainings_stay(tmp_path):
     ]  # fmt: skip
     with pytest.raises(ValueError, match=r"rows of \{5\} items, these have \{6\}"):
         language.join(file, [rows[0] | {"items": 6}])
+    with pytest.raises(ValueError, match="other items"):
+        language.join(file, [rows[0], rows[-2] | {"bleu4": 4}])
 
 
 @pytest.mark.parametrize(
