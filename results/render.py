@@ -429,7 +429,7 @@ insert(
     | {
         "language": language("language", "A language whose answers are known (free task)", LANGUAGE),
         "language-variants": language("language-variants", "Variants on the language", VARIANTS),
-        "language-more": language("language-more", "More steps, and networks twice as wide", MORE),
+        "language-more": language("language-more", "Trained in other ways", MORE),
         "language-differences": language_differences(),
     },
 )
