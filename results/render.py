@@ -84,6 +84,7 @@ def answers() -> str:
 
     trained = [pairs for *_, pairs in starts()]
     t, u = ([[between(*pair, "bleu4")["low"] > 0 for pair in pairs[name]] for pairs in trained] for name in MOVING)
+    kept = [fmean(row["success"] for row in trainings("lc", at_best("lc"), kind)) for kind in KINDS]
     sparse = [after_300("ddot-u", dataset) for dataset in ("1bw-random", "yelp-random")]
     every_pair = [pair for pairs in trained for name in MOVING for pair in pairs[name]]
     ours, its = (sorted(row["success"] for row in side) for side in zip(*every_pair, strict=True))
@@ -102,15 +103,17 @@ def answers() -> str:
         (a set it was tuned on): it assigns the missing words {people["nats"]:.2f} nats per token (lower is better), its
         base {people["base"]:.2f}; language models as blind judges call {natural:.0%} of its answers natural and
         {bad:.0%} bad.""",
-        f"""**Does the paper's claim hold here?** In part, after minutes of one GPU instead of days. *A block missing*:
-        in BLEU-4 DDOT-T, our start, beats LC in {sum(map(all, t))} of {len(trained)} trainings, the paper's DDOT-U in
-        {sum(map(all, u))}; both keep the given words in {ours[0]:.0f} to {ours[-1]:.0f}% of the texts, LC in
-        {its[0]:.0f} to {its[-1]:.0f}%. *Keywords alone*: LC leads in BLEU-4, as in the paper, but our DDOT-U hardly
-        writes ({both(sparse, "bleu4", 1)} BLEU-4), which tests nothing. *PoP* was trained too briefly to judge. On
-        [an artificial language](#a-language-whose-answers-are-known) that small networks can learn: DDOT-U − LC
-        {over("ddot-u", "lc")} BLEU-4 on blocks and {over("ddot-u", "lc", "keywords")} with keywords, DDOT-U − PoP
-        {over("ddot-u", "pop")}. Learned counts, which the paper did not have, are ahead of DDOT-U and about level with
-        DDOT-T on news and reviews; on the language they have the most right texts.""",
+        f"""**Does the paper's claim hold here?** Against LC so far for our start, DDOT-T, and not for the paper's
+        DDOT-U, after minutes of one GPU instead of days. *A block missing*: in BLEU-4 DDOT-T, our start, beats LC in
+        {sum(map(all, t))} of {len(trained)} trainings, the paper's DDOT-U in {sum(map(all, u))}; both keep the given
+        words in {ours[0]:.0f} to {ours[-1]:.0f}% of the texts, LC in {its[0]:.0f} to {its[-1]:.0f}%. *Keywords
+        alone*: LC leads in BLEU-4, as in the paper, but our DDOT-U hardly writes ({both(sparse, "bleu4", 1)} BLEU-4),
+        which tests nothing. *PoP* was trained too briefly to judge. On [an artificial
+        language](#a-language-whose-answers-are-known) that small networks can learn, with learning rates tried for
+        LC, PoP and DDOT (on news and reviews they were not): DDOT-U − LC {over("ddot-u", "lc")} BLEU-4 on blocks and
+        {over("ddot-u", "lc", "keywords")} with keywords, DDOT-U − PoP {over("ddot-u", "pop")}; DDOT keeps all given
+        words, LC {kept[0]:.0f} and {kept[1]:.0f}%. Insertion with learned counts, which the paper did not have, is
+        ahead of DDOT-U and about level with DDOT-T on news and reviews.""",
     )
     return "\n".join([*(f"- {' '.join(text.split())}" for text in texts), "", *claims()])
 
@@ -277,7 +280,6 @@ class Training(NamedTuple):
 
 
 UNTRAINED, USUAL = Training(0), Training(3_500)
-TRAINING = Training._fields
 
 
 def trainings(method: str, training: Training, kind: str) -> list[dict[str, Any]]:
@@ -320,18 +322,18 @@ def plural(number: int, noun: str) -> str:
     return f"{words[number] if number < len(words) else number} {noun}{'s' * (number != 1)}"
 
 
+def ways(method: str) -> set[Training]:
+    """How models of a method were trained on the language."""
+    return {Training(*map(row.get, Training._fields)) for row in toys if row.get("method") == method}
+
+
 def at_best(method: str) -> Training:
-    """The usual training of a method, with the learning rate that has most right texts."""
-    rates = {
-        row["rate"]
-        for row in toys
-        if row.get("method") == method and Training(*map(row.get, TRAINING)) == USUAL._replace(rate=row["rate"])
-    }
+    """The usual training of a method, with the learning rate that has most BLEU-4 on blocks and keywords together."""
 
-    def right(rate: float) -> float:
-        return fmean(row["right"] for kind in KINDS for row in trainings(method, USUAL._replace(rate=rate), kind))
+    def bleu(way: Training) -> float:
+        return sum(fmean(row["bleu4"] for row in trainings(method, way, kind)) for kind in KINDS)
 
-    return USUAL._replace(rate=max(rates, key=right))
+    return max((way for way in ways(method) if way._replace(rate=USUAL.rate) == USUAL), key=bleu)
 
 
 def between_trainings(first: str, second: str, kind: str, metric: str) -> dict[str, float]:
@@ -389,13 +391,16 @@ LANGUAGE = [("exact", UNTRAINED), ("unfilled", UNTRAINED)]
 LANGUAGE += [
     (name, at_best(name)) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t", "flexible", "autoregressive")
 ]
-VARIANTS = [(f"{name}-drawn", USUAL) for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t")]
-VARIANTS += [("ddot-r-leap", USUAL), ("ddot-u-leap", USUAL)]
-# LC and DDOT trained in other ways, to see what their difference depends on.
+VARIED = [f"{name}-drawn" for name in ("lc", "pop", "no-ot", "ddot-r", "ddot-u", "ddot-t")] + [
+    "ddot-r-leap",
+    "ddot-u-leap",
+]
+VARIANTS = [(name, at_best(name)) for name in VARIED]
+# Trained in other ways than in the main table.
 MORE = [
-    (name, training)
-    for name in ("lc", "ddot-u", "ddot-t")
-    for training in sorted({Training(*map(row.get, TRAINING)) for row in toys if row.get("method") == name})
+    (name, way)
+    for name in ("lc", "pop", "ddot-u", "ddot-t", "flexible")
+    for way in sorted(ways(name) - {at_best(name)})
 ]
 unstarted = read_rows(RESULTS / "from-base-rows.jsonl")  # trained from the language model itself
 again = read_rows(RESULTS / "second-rows.jsonl")  # with another seed
