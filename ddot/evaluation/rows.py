@@ -216,6 +216,6 @@ def measured(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
 
     nats = {place(row): row for row in rows if "nats" in row.metrics}
     filled = [row for row in rows if "nats" not in row.metrics]
-    alone = [row for at, row in nats.items() if row.method == BASE and at not in set(map(place, filled))]
-    known = {at: row.metrics for at, row in nats.items()}
-    return [replace(row, metrics={**known.get(place(row), {}), **row.metrics}) for row in filled] + alone
+    places = set(map(place, filled))
+    alone = [row for at, row in nats.items() if row.method == BASE and at not in places]
+    return [replace(row, metrics={**nats.get(place(row), row).metrics, **row.metrics}) for row in filled] + alone
