@@ -368,7 +368,8 @@ def language_differences() -> str:
         name = f"{CONTENDERS[first].label} − {CONTENDERS[second].label}"
         body.append((name + f" ({plural(several, 'training')})" * (several == 1), *cells))
     notes = (
-        "Each method at its better learning rate. Differences of means over trainings. In brackets: 95% intervals "
+        "Each method at the better of its learning rates (BLEU-4 of both sets). Differences of means over trainings. "
+        "In brackets: 95% intervals "
         "that count items (paired bootstrap) and trainings (Welch), rather too wide, since chance in sampling counts "
         "in both; of one training, items alone.",
         "Bold: the interval excludes 0.",
